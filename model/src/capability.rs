@@ -1,0 +1,129 @@
+//! Capabilities `domain:action:vN` and the skills of an A2A card.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::code::{Code, Invalid};
+use crate::limits;
+
+/// A checked capability name: `^[a-z][a-z0-9_]*:[a-z][a-z0-9_]*:v[0-9]+$` (acceptance MOD-08).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CapabilityName(Arc<str>);
+
+impl CapabilityName {
+    /// Checks the text at the door.
+    ///
+    /// # Errors
+    /// Refuses everything outside the grammar, also a name longer than 128 characters.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let word = |w: &str| {
+            w.starts_with(|c: char| c.is_ascii_lowercase())
+                && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        };
+        let mut parts = text.split(':');
+        if let (Some(domain), Some(action), Some(version), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+            && let Some(number) = version.strip_prefix('v')
+            && word(domain)
+            && word(action)
+            && !number.is_empty()
+            && number.bytes().all(|b| b.is_ascii_digit())
+            && text.len() <= limits::ID_CHARS_MAX
+        {
+            return Ok(Self(text.into()));
+        }
+        Err(Invalid::new(
+            Code::InvalidCapability,
+            "/capabilities",
+            format!(
+                "{text:?} is no capability: domain:action:vN, as in email:send:v1; plain words are tags or skills"
+            ),
+        ))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What an agent can do, with what a caller may want to know before it asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// The searchable name.
+    pub name: CapabilityName,
+    /// Free text, at most 1,024 characters.
+    pub description: Option<String>,
+    /// Types it takes.
+    pub input_types: Vec<String>,
+    /// Types it gives.
+    pub output_types: Vec<String>,
+    /// Hint about the input, for people and models.
+    pub input_summary: Option<String>,
+    /// Hint about the output.
+    pub output_summary: Option<String>,
+    /// Where its schema is.
+    pub schema_url: Option<String>,
+    /// Plain words it is found by.
+    pub tags: Vec<String>,
+    /// Hidden from the catalogue that AI callers read.
+    pub internal: bool,
+}
+
+/// A skill as an A2A card names it; plain words belong here.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skill {
+    /// The skill's id in its card.
+    pub id: String,
+    /// Its human name.
+    pub name: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+}
+
+impl fmt::Display for CapabilityName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl fmt::Debug for CapabilityName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::borrow::Borrow<str> for CapabilityName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_three_part_grammar_gets_in() {
+        for text in ["email:send:v1", "a:b:v0", "template:render_html:v22"] {
+            assert_eq!(CapabilityName::parse(text).unwrap().as_str(), text);
+        }
+        for text in [
+            "email/send",
+            "email.send",
+            "email_send",
+            "email:send",
+            "email:send:1",
+            "email:send:v",
+            "Email:send:v1",
+            "1email:send:v1",
+            "email:send:v1:x",
+            "email:send:v1 ",
+            "",
+            "::",
+            "email::v1",
+            "é:send:v1",
+        ] {
+            assert!(CapabilityName::parse(text).is_err(), "{text:?} was accepted");
+        }
+    }
+}

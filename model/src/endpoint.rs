@@ -1,0 +1,128 @@
+//! Endpoints: which addresses are acceptable, and why not.
+
+use crate::code::{Code, Invalid};
+use crate::limits;
+
+/// One address of an instance, kept exactly as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The URL's text.
+    pub url: String,
+    /// What is spoken there (`http`, or an A2A binding such as `JSONRPC`), if said.
+    pub protocol: Option<String>,
+}
+
+impl Endpoint {
+    /// Checks the address.
+    ///
+    /// Schemes are `http(s)://`, `grpc(s)://` and `kafka://topic`. An address that nobody can dial, such as
+    /// `0.0.0.0`, is a misconfiguration and refused with the reason (acceptance MOD-18).
+    ///
+    /// # Errors
+    /// Says what is wrong with the URL.
+    pub fn parse(url: &str, protocol: Option<&str>) -> Result<Self, String> {
+        if url.chars().count() > limits::URL_CHARS_MAX {
+            return Err("the URL is longer than 2,048 characters".into());
+        }
+        if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err("the URL has white space in it".into());
+        }
+        if protocol.is_some_and(|p| p.is_empty() || p.chars().count() > limits::SHORT_TEXT_CHARS_MAX) {
+            return Err("the protocol is 1-64 characters".into());
+        }
+        let parsed = url::Url::parse(url).map_err(|error| format!("{url:?} is no URL: {error}"))?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err("a URL with credentials in it would show them to every reader".into());
+        }
+        match parsed.scheme() {
+            "http" | "https" | "grpc" | "grpcs" => {}
+            "kafka" => return Self::kafka(url, parsed.host_str(), protocol),
+            other => {
+                return Err(format!(
+                    "the scheme {other:?} is unknown: http, https, grpc, grpcs and kafka are"
+                ));
+            }
+        }
+        let host = parsed.host_str().unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err("the URL has no host".into());
+        }
+        // Other schemes than http keep an IP address as text, so it is read here for all alike.
+        match bare.parse::<std::net::IpAddr>() {
+            Ok(address) if address.is_unspecified() => Err(format!(
+                "{bare} is where the agent listens, not where a caller finds it: give a reachable host"
+            )),
+            Ok(address) if address.is_multicast() => Err(format!("{bare} is a multicast address")),
+            Ok(_) | Err(_) => Ok(Self { url: url.to_owned(), protocol: protocol.map(str::to_owned) }),
+        }
+    }
+
+    fn kafka(url: &str, topic: Option<&str>, protocol: Option<&str>) -> Result<Self, String> {
+        let topic = topic.unwrap_or_default();
+        let fits = (1..=249).contains(&topic.len())
+            && topic.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        if !fits || url != format!("kafka://{topic}") {
+            return Err("a kafka endpoint is kafka://<topic>".into());
+        }
+        Ok(Self { url: url.to_owned(), protocol: protocol.map(str::to_owned) })
+    }
+
+    /// Checks the address and names the member it stands in.
+    ///
+    /// # Errors
+    /// The finding, with `pointer`.
+    pub(crate) fn at(
+        url: &str,
+        protocol: Option<&str>,
+        pointer: String,
+        code: Code,
+    ) -> Result<Self, Invalid> {
+        Self::parse(url, protocol).map_err(|detail| Invalid::new(code, pointer, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialable_addresses_are_kept_as_given() {
+        for url in [
+            "http://10.20.30.40:8080/callback",
+            "https://agents.example:443/a?b=c",
+            "grpc://[::1]:80",
+            "grpcs://host:1",
+            "kafka://orders.in",
+            "http://[::ffff:10.0.0.1]:80/",
+        ] {
+            assert_eq!(Endpoint::parse(url, None).unwrap().url, url);
+        }
+    }
+
+    #[test]
+    fn addresses_nobody_can_dial_are_refused() {
+        for url in [
+            "",
+            "http://",
+            "http:///x",
+            "10.0.0.1:80",
+            "ftp://h/x",
+            "http://0.0.0.0:80",
+            "grpc://0.0.0.0:80",
+            "http://[::]:80",
+            "http://a b/",
+            "http://h:99999/",
+            "http://user:pw@h/",
+            "kafka://",
+            "kafka://a/b",
+            "http://[fe80::1%eth0]:80/",
+            "http://::1:80/",
+            "http://h/\n",
+            "javascript:alert(1)",
+            "http://224.0.0.1/",
+        ] {
+            assert!(Endpoint::parse(url, None).is_err(), "{url:?} was accepted");
+        }
+    }
+}

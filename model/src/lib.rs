@@ -1,0 +1,53 @@
+//! The pure registry: every type that travels and every decision that is made.
+//!
+//! Promises: what is in here reads no clock, draws no chance and does no I/O; time and chance are arguments, so each
+//! decision can be tested as a value. It never names a transport, a store or a log.
+#![deny(missing_docs)]
+
+pub mod backoff;
+pub mod body;
+pub mod capability;
+pub mod card;
+pub mod change;
+pub mod code;
+pub mod deadlines;
+pub mod declaration;
+pub mod digest;
+pub mod endpoint;
+pub mod follow;
+pub mod freshness;
+pub mod history;
+pub mod lifecycle;
+pub mod limits;
+pub mod name;
+pub mod position;
+pub mod query;
+pub mod registration;
+pub mod snapshot;
+pub mod state;
+pub mod time;
+pub mod view;
+pub mod watch;
+
+pub use backoff::{Backoff, jittered};
+pub use capability::{Capability, CapabilityName, Skill};
+pub use card::Card;
+pub use change::{Actor, Bookmark, Change, Delta, Removal, RemovalReason};
+pub use code::{Code, Invalid};
+pub use deadlines::{Deadlines, Lease, LeaseState, Renewal};
+pub use declaration::{Declaration, Declared};
+pub use digest::StateDigest;
+pub use endpoint::Endpoint;
+pub use follow::{Follower, Next};
+pub use freshness::{Freshness, Heard};
+pub use history::History;
+pub use lifecycle::{Kind, Lifecycle, Load, Scope};
+pub use name::{InstanceId, Region, Zone};
+pub use position::{Epoch, Incarnation, Position, Relation, Revision};
+pub use query::Query;
+pub use registration::{Owned, Registration};
+pub use snapshot::{Snapshot, SnapshotBuilder, SnapshotHead};
+pub use state::State;
+pub use time::{Clock, Instant, Timestamp};
+pub use view::{Outcome, Resync, View};
+pub use watch::{Cursor, Event};

@@ -1,0 +1,74 @@
+//! Every bound of the registry in one place, each with its reason.
+//!
+//! Over a limit is refused at the door, never truncated (promise I47).
+
+use std::time::Duration;
+
+/// Longest part of an id, in characters: a DNS label plus one, so that names map onto host names.
+pub const NAME_PART_CHARS_MAX: usize = 64;
+/// Longest whole id: three parts and two slashes, short enough for a key and a URL path.
+pub const ID_CHARS_MAX: usize = 128;
+/// Endpoints of one registration: a list to try in order, not a fleet.
+pub const ENDPOINTS_MAX: usize = 16;
+/// Longest endpoint URL: what common HTTP stacks accept without a setting.
+pub const URL_CHARS_MAX: usize = 2_048;
+/// Capabilities of one registration: each is an index entry in every holder of the state.
+pub const CAPABILITIES_MAX: usize = 256;
+/// Longest free text of a capability (description, summaries).
+pub const DESCRIPTION_CHARS_MAX: usize = 1_024;
+/// Tags of one capability or skill.
+pub const TAGS_MAX: usize = 32;
+/// Longest tag, and longest input or output type.
+pub const TAG_CHARS_MAX: usize = 64;
+/// Skills taken from one card: the same index cost as a capability.
+pub const SKILLS_MAX: usize = 256;
+/// Metadata entries: a hint for routing, not a database.
+pub const METADATA_ENTRIES_MAX: usize = 64;
+/// Longest metadata key.
+pub const METADATA_KEY_CHARS_MAX: usize = 64;
+/// Longest metadata value.
+pub const METADATA_VALUE_CHARS_MAX: usize = 1_024;
+/// Longest zone, version or holder.
+pub const SHORT_TEXT_CHARS_MAX: usize = 64;
+/// Largest A2A card, in bytes: eight of them fit one snapshot page.
+pub const CARD_BYTES_MAX: usize = 128 * 1024;
+/// Largest request body over HTTP: a whole registration with its card and room to spare.
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
+/// Most renewals of one batch: a few milliseconds of the keeper's time.
+pub const RENEWALS_MAX: usize = 1_000;
+
+/// Shortest lease: three beats of 1.7 s survive a lost packet and its retransmission.
+pub const LEASE_SECONDS_MIN: u64 = 5;
+/// Longest lease: a dead entry is a nuisance for at most this long.
+pub const LEASE_SECONDS_MAX: u64 = 300;
+/// Lease when the registrant asks for none.
+pub const LEASE_SECONDS_DEFAULT: u64 = 30;
+
+/// Page size of a list when none is asked for.
+pub const PAGE_DEFAULT: usize = 100;
+/// Largest page of a list.
+pub const PAGE_MAX: usize = 1_000;
+
+/// Largest snapshot page on any wire, in bytes of record: no message is over 1 MiB (museum B43).
+pub const SNAPSHOT_PAGE_BYTES_MAX: usize = 768 * 1024;
+/// Most records of one snapshot page.
+pub const SNAPSHOT_PAGE_RECORDS_MAX: usize = 500;
+
+/// Deltas kept in a history: a minute and more of peak churn.
+pub const HISTORY_DELTAS_MAX: usize = 65_536;
+/// Record bytes kept in a history, about.
+pub const HISTORY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Removals kept for `GET /v1/removals`.
+pub const REMOVALS_MAX: usize = 1_000;
+
+/// Younger than this, a state is called current: three missed bookmarks.
+pub const CURRENT_AGE: Duration = Duration::from_secs(3);
+/// Younger than this, a state is called behind; older is stale.
+pub const BEHIND_AGE: Duration = Duration::from_secs(30);
+/// Longest wait of a request that speaks of a revision the cell has not applied yet.
+pub const AHEAD_WAIT: Duration = Duration::from_secs(1);
+
+const _: () = assert!(3 * NAME_PART_CHARS_MAX + 2 > ID_CHARS_MAX);
+const _: () = assert!(CARD_BYTES_MAX < BODY_BYTES_MAX);
+const _: () = assert!(BODY_BYTES_MAX < SNAPSHOT_PAGE_BYTES_MAX);
+const _: () = assert!(SNAPSHOT_PAGE_BYTES_MAX + BODY_BYTES_MAX <= 1024 * 1024);

@@ -1,0 +1,125 @@
+//! What a caller asks for, and whether an instance fits.
+
+use std::collections::BTreeMap;
+
+use crate::capability::CapabilityName;
+use crate::code::{Code, Invalid};
+use crate::lifecycle::{Kind, Lifecycle};
+use crate::name::{Zone, is_part};
+use crate::registration::Registration;
+
+/// A question about one region's registrations. All that is set must match; nothing set matches everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Query {
+    /// Exact namespace.
+    pub namespace: Option<String>,
+    /// Exact agent name.
+    pub name: Option<String>,
+    /// All of these.
+    pub capabilities: Vec<CapabilityName>,
+    /// A skill by its id or name.
+    pub skill: Option<String>,
+    /// All of these, each as a tag of a capability or a skill.
+    pub tags: Vec<String>,
+    /// Agent or tool.
+    pub kind: Option<Kind>,
+    /// A semver requirement on the agent's version.
+    pub version: Option<semver::VersionReq>,
+    /// Failure domain.
+    pub zone: Option<Zone>,
+    /// How it is doing.
+    pub lifecycle: Option<Lifecycle>,
+    /// All of these, exactly.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Query {
+    /// Takes one parameter. `Ok(false)` when the name is none of a query's, so that the caller can try its own.
+    ///
+    /// # Errors
+    /// The parameter is known and its value is bad, or it stands twice and may not.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+        let bad = |detail: String| Invalid::new(Code::InvalidParameter, name, detail);
+        let part = |slot: &mut Option<String>| {
+            if !is_part(value) {
+                return Err(bad(format!("{value:?} is outside the grammar of an id's part")));
+            }
+            once(slot, value.to_owned(), name)
+        };
+        match name {
+            "namespace" => part(&mut self.namespace)?,
+            "name" => part(&mut self.name)?,
+            "capability" => self.capabilities.push(CapabilityName::parse(value).map_err(|mut finding| {
+                finding.pointer = name.to_owned();
+                finding
+            })?),
+            "skill" if !value.is_empty() => once(&mut self.skill, value.to_owned(), name)?,
+            "tag" if !value.is_empty() => self.tags.push(value.to_owned()),
+            "skill" | "tag" => return Err(bad("it is empty".into())),
+            "kind" => {
+                let kind = Kind::parse(value).ok_or_else(|| bad("it is agent or tool".into()))?;
+                once(&mut self.kind, kind, name)?;
+            }
+            "version" => {
+                let requirement = semver::VersionReq::parse(value)
+                    .map_err(|error| bad(format!("{value:?} is no semver requirement: {error}")))?;
+                once(&mut self.version, requirement, name)?;
+            }
+            "zone" => {
+                let zone = Zone::parse(value).map_err(|finding| bad(finding.detail))?;
+                once(&mut self.zone, zone, name)?;
+            }
+            "lifecycle" => {
+                let known = || bad("it is starting, healthy, degraded, draining, offline or unknown".into());
+                once(&mut self.lifecycle, Lifecycle::parse(value).ok_or_else(known)?, name)?;
+            }
+            _ => {
+                let Some(key) = name.strip_prefix("metadata.").filter(|key| !key.is_empty()) else {
+                    return Ok(false);
+                };
+                if self.metadata.insert(key.to_owned(), value.to_owned()).is_some() {
+                    return Err(bad("it stands there twice".into()));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether nothing is asked, so that everything matches.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether this instance fits.
+    #[must_use]
+    pub fn matches(&self, registration: &Registration) -> bool {
+        let declared = &registration.declared;
+        self.namespace.as_ref().is_none_or(|namespace| declared.id.namespace() == namespace)
+            && self.name.as_ref().is_none_or(|name| declared.id.name() == name)
+            && self.kind.is_none_or(|kind| declared.kind == kind)
+            && self.zone.as_ref().is_none_or(|zone| declared.zone.as_ref() == Some(zone))
+            && self.lifecycle.is_none_or(|lifecycle| registration.owned.lifecycle == lifecycle)
+            && self.capabilities.iter().all(|name| declared.capabilities.iter().any(|c| &c.name == name))
+            && self
+                .skill
+                .as_ref()
+                .is_none_or(|skill| declared.skills.iter().any(|s| &s.id == skill || &s.name == skill))
+            && self.tags.iter().all(|tag| {
+                declared.capabilities.iter().any(|c| c.tags.contains(tag))
+                    || declared.skills.iter().any(|s| s.tags.contains(tag))
+            })
+            && self.metadata.iter().all(|(key, value)| registration.owned.metadata.get(key) == Some(value))
+            && self.version.as_ref().is_none_or(|requirement| {
+                let version = declared.version.as_ref().and_then(|text| semver::Version::parse(text).ok());
+                version.is_some_and(|version| requirement.matches(&version))
+            })
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, name: &str) -> Result<(), Invalid> {
+    if slot.replace(value).is_some() {
+        return Err(Invalid::new(Code::InvalidParameter, name, "it stands there twice"));
+    }
+    Ok(())
+}

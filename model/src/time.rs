@@ -1,0 +1,68 @@
+//! Time as a value: the core never reads a clock, it is told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point on one process's monotonic clock, since that process's own zero. Never leaves the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub Duration);
+
+impl Instant {
+    /// Time from `earlier` to `self`; zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This instant moved into the future.
+    #[must_use]
+    pub const fn plus(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(by))
+    }
+}
+
+/// Wall-clock time in milliseconds since 1970, for people to read. No decision is made on it (fault F15).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// Where the two kinds of time come from: two functions that the composition root hands in. Tests hand in their own.
+#[derive(Clone)]
+pub struct Clock {
+    monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+    wall_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl Clock {
+    /// A clock of a monotonic reading and a wall reading in milliseconds since 1970.
+    pub fn new(
+        monotonic: impl Fn() -> Duration + Send + Sync + 'static,
+        wall_ms: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        Self { monotonic: Arc::new(monotonic), wall_ms: Arc::new(wall_ms) }
+    }
+
+    /// The monotonic clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Instant((self.monotonic)())
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn wall(&self) -> Timestamp {
+        Timestamp((self.wall_ms)())
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}

@@ -1,0 +1,278 @@
+//! The holder of one region's state: it follows a feed and can feed the next hop.
+//!
+//! The same machine sits in the cell (own replica and views), in the replicator and in the client. It shrinks only by
+//! removals or by a verified snapshot (I22, I33). It is cheap to clone, so that readers get an immutable copy.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::change::{Bookmark, Change, Delta, Removal, RemovalReason};
+use crate::freshness::{Freshness, Heard};
+use crate::history::History;
+use crate::limits;
+use crate::name::Region;
+use crate::position::{Position, Relation};
+use crate::registration::Registration;
+use crate::snapshot::Snapshot;
+use crate::state::State;
+use crate::time::{Instant, Timestamp};
+
+/// What became of something offered to a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The state moved on, or was proved to be current.
+    Applied,
+    /// It was known already.
+    Duplicate,
+    /// Something before it is missing: resync.
+    Gap,
+    /// It speaks of another history: resync from a snapshot of that one.
+    Superseded,
+    /// The state is not what its origin says it is: resync.
+    Diverged,
+}
+
+/// The removal that a change is, if it is one: a put that takes an id over ends the registration before it.
+fn removal_in(change: &Change, was: Option<&Registration>) -> Option<Arc<Removal>> {
+    match change {
+        Change::Remove(removal) => Some(Arc::clone(removal)),
+        Change::Put(registration) => {
+            let was = was.filter(|was| was.epoch != registration.epoch)?;
+            Some(Arc::new(Removal {
+                id: was.declared.id.clone(),
+                epoch: was.epoch,
+                reason: RemovalReason::Replaced,
+                actor: "owner".into(),
+                term: None,
+                at: registration.registered_at,
+                revision: registration.revision,
+            }))
+        }
+    }
+}
+
+/// A resync that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resync {
+    /// When, for people.
+    pub at: Timestamp,
+    /// Why, as a stable word.
+    pub reason: &'static str,
+}
+
+#[derive(Clone, Debug)]
+struct Loaded {
+    position: Position,
+    changed: Position,
+    state: State,
+    history: History,
+    heard: Option<Heard>,
+}
+
+/// The state of one region as one process knows it.
+#[derive(Clone, Debug)]
+pub struct View {
+    region: Region,
+    loaded: Option<Loaded>,
+    removals: imbl::Vector<Arc<Removal>>,
+    last_resync: Option<Resync>,
+    resyncs: u64,
+}
+
+impl View {
+    /// A view that was never loaded: it says so, and never that the region is empty.
+    #[must_use]
+    pub fn new(region: Region) -> Self {
+        Self { region, loaded: None, removals: imbl::Vector::new(), last_resync: None, resyncs: 0 }
+    }
+
+    /// Whose state.
+    #[must_use]
+    pub const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Up to where the state is known.
+    #[must_use]
+    pub fn position(&self) -> Option<&Position> {
+        self.loaded.as_ref().map(|l| &l.position)
+    }
+
+    /// The end of the last change at or before the position.
+    #[must_use]
+    pub fn changed(&self) -> Option<&Position> {
+        self.loaded.as_ref().map(|l| &l.changed)
+    }
+
+    /// The registrations; `None` when never loaded.
+    #[must_use]
+    pub fn state(&self) -> Option<&State> {
+        self.loaded.as_ref().map(|l| &l.state)
+    }
+
+    /// The recent deltas.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        self.loaded.as_ref().map(|l| &l.history)
+    }
+
+    /// Removals seen, oldest first, at most [`limits::REMOVALS_MAX`].
+    #[must_use]
+    pub const fn removals(&self) -> &imbl::Vector<Arc<Removal>> {
+        &self.removals
+    }
+
+    /// The last resync.
+    #[must_use]
+    pub const fn last_resync(&self) -> Option<&Resync> {
+        self.last_resync.as_ref()
+    }
+
+    /// How many resyncs there were, the first load not counted.
+    #[must_use]
+    pub const fn resyncs(&self) -> u64 {
+        self.resyncs
+    }
+
+    /// Time since the state was last known to be its origin's head; `None` when never loaded.
+    ///
+    /// A copy read from disk has no such time in this process: it counts as old as the process can say, a day.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let unheard = Duration::from_secs(24 * 3600);
+        self.loaded.as_ref().map(|l| l.heard.map_or(unheard, |heard| heard.age(now)))
+    }
+
+    /// The word for the age.
+    #[must_use]
+    pub fn freshness(&self, now: Instant) -> Freshness {
+        Freshness::of(self.age(now))
+    }
+
+    /// The whole state as a snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let loaded = self.loaded.as_ref()?;
+        Some(Snapshot::of(self.region.clone(), loaded.position.clone(), loaded.state.clone()))
+    }
+
+    /// The statement that the state is complete up to its position, as old as it is here.
+    #[must_use]
+    pub fn bookmark(&self, now: Instant) -> Option<Bookmark> {
+        let loaded = self.loaded.as_ref()?;
+        Some(Bookmark {
+            region: self.region.clone(),
+            from: loaded.changed.clone(),
+            position: loaded.position.clone(),
+            count: loaded.state.count(),
+            digest: loaded.state.digest(),
+            age: self.age(now)?,
+        })
+    }
+
+    /// Takes a delta. It is applied only if it continues the view's position (I33); anything else changes nothing.
+    pub fn apply(&mut self, delta: &Arc<Delta>) -> Outcome {
+        if delta.region != self.region {
+            return Outcome::Superseded;
+        }
+        let Some(loaded) = self.loaded.as_mut() else { return Outcome::Gap };
+        match delta.to.relation(&loaded.position) {
+            Relation::OlderHistory => return Outcome::Duplicate,
+            Relation::NewerHistory | Relation::Conflict => return Outcome::Superseded,
+            Relation::Same(Ordering::Less | Ordering::Equal) => return Outcome::Duplicate,
+            Relation::Same(Ordering::Greater) => {}
+        }
+        if delta.from.relation(&loaded.position) == Relation::Same(Ordering::Greater)
+            || delta.from.incarnation != loaded.position.incarnation
+        {
+            return Outcome::Gap;
+        }
+        let fresh: Vec<&Change> =
+            delta.changes.iter().filter(|change| change.revision() > loaded.position.revision).collect();
+        let mut before = Vec::with_capacity(fresh.len());
+        for change in &fresh {
+            let was = loaded.state.apply(change);
+            self.removals.extend(removal_in(change, was.as_deref()));
+            while self.removals.len() > limits::REMOVALS_MAX {
+                self.removals.pop_front();
+            }
+            before.push(was);
+        }
+        // A delta that overlaps is cut to what is new, so that the history has no change twice.
+        let own = if fresh.len() == delta.changes.len() && delta.from == loaded.changed {
+            Arc::clone(delta)
+        } else {
+            let changes = fresh.into_iter().cloned().collect();
+            Arc::new(Delta {
+                region: self.region.clone(),
+                from: loaded.changed.clone(),
+                to: delta.to.clone(),
+                changes,
+            })
+        };
+        loaded.history.push(own, before);
+        loaded.position = delta.to.clone();
+        loaded.changed = delta.to.clone();
+        Outcome::Applied
+    }
+
+    /// Takes a bookmark: proves the state by count and digest, and makes it young.
+    pub fn mark(&mut self, bookmark: &Bookmark, now: Instant) -> Outcome {
+        if bookmark.region != self.region {
+            return Outcome::Superseded;
+        }
+        let Some(loaded) = self.loaded.as_mut() else { return Outcome::Gap };
+        match bookmark.position.relation(&loaded.position) {
+            Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
+            Relation::NewerHistory | Relation::Conflict => return Outcome::Superseded,
+            Relation::Same(Ordering::Equal | Ordering::Greater) => {}
+        }
+        if bookmark.from.relation(&loaded.position) == Relation::Same(Ordering::Greater) {
+            return Outcome::Gap;
+        }
+        if bookmark.count != loaded.state.count() || bookmark.digest != loaded.state.digest() {
+            return Outcome::Diverged;
+        }
+        loaded.position = bookmark.position.clone();
+        let heard = Heard { at: now, age: bookmark.age };
+        loaded.heard = Some(loaded.heard.map_or(heard, |known| known.or_newer(heard, now)));
+        Outcome::Applied
+    }
+
+    /// Replaces the state by a verified snapshot.
+    ///
+    /// Within one incarnation the position never goes back (I31): an older snapshot is a duplicate. `reason` says why,
+    /// and is kept unless this is the first load. `heard` is how old the snapshot's claim to be the head is, if it
+    /// makes one.
+    pub fn install(
+        &mut self,
+        snapshot: Snapshot,
+        heard: Option<Heard>,
+        reason: &'static str,
+        at: Timestamp,
+    ) -> Outcome {
+        let (head, state) = snapshot.into_parts();
+        if head.region != self.region {
+            return Outcome::Superseded;
+        }
+        if let Some(loaded) = &self.loaded {
+            match head.position.relation(&loaded.position) {
+                Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
+                Relation::NewerHistory
+                | Relation::Conflict
+                | Relation::Same(Ordering::Equal | Ordering::Greater) => {}
+            }
+            self.resyncs += 1;
+            self.last_resync = Some(Resync { at, reason });
+        }
+        self.loaded = Some(Loaded {
+            history: History::starting_at(head.position.clone()),
+            changed: head.position.clone(),
+            position: head.position,
+            state,
+            heard,
+        });
+        Outcome::Applied
+    }
+}

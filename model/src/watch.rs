@@ -1,0 +1,220 @@
+//! One watcher's place in a view: what to send it next.
+//!
+//! There is no queue per watcher. The view's bounded history is the buffer of all of them: who falls behind it is told
+//! to resync, and nobody else notices (promise I26).
+
+use std::sync::Arc;
+
+use crate::change::{Bookmark, Change, Delta};
+use crate::limits;
+use crate::name::{InstanceId, Region};
+use crate::position::Position;
+use crate::query::Query;
+use crate::registration::Registration;
+use crate::snapshot::SnapshotHead;
+use crate::state::State;
+use crate::time::Instant;
+use crate::view::View;
+
+/// What travels on a watch, from any holder to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A snapshot follows.
+    SnapshotBegin(SnapshotHead),
+    /// Some of its records; never over a megabyte.
+    Page(Vec<Arc<Registration>>),
+    /// The snapshot is complete.
+    SnapshotEnd(Region, Position),
+    /// Changes.
+    Delta(Arc<Delta>),
+    /// Nothing new up to here.
+    Bookmark(Bookmark),
+    /// What was sent before no longer counts; a snapshot follows.
+    Resync(Region, &'static str),
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Nothing sent; continue from here if it can be.
+    Start(Option<Position>),
+    /// In the middle of a snapshot; the state is frozen until its end.
+    Paging { head: SnapshotHead, state: State, after: Option<InstanceId> },
+    /// Following deltas.
+    Following(Position),
+}
+
+/// A watcher's place, and its filter.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    query: Query,
+    place: Place,
+    marked: Option<Position>,
+}
+
+/// Deltas handed out in one step, so that one far-behind watcher does not hold its task for long.
+const DELTAS_AT_ONCE: usize = 256;
+
+impl Cursor {
+    /// A watcher that has nothing, or everything up to `since`.
+    #[must_use]
+    pub fn new(query: Query, since: Option<Position>) -> Self {
+        Self { query, place: Place::Start(since), marked: None }
+    }
+
+    /// What to send now; empty means: wait until the view changes. Call again until it is empty.
+    ///
+    /// A view that was never loaded gives nothing: the watch opens and waits.
+    pub fn advance(&mut self, view: &View, now: Instant) -> Vec<Event> {
+        match &mut self.place {
+            Place::Start(since) => {
+                let since = since.take();
+                self.start(view, since, now)
+            }
+            Place::Paging { head, state, after } => {
+                let page = page(state, after.as_ref(), &self.query);
+                *after = page.last.clone();
+                let mut events = Vec::new();
+                if !page.records.is_empty() {
+                    events.push(Event::Page(page.records));
+                }
+                if page.is_last {
+                    let position = head.position.clone();
+                    events.push(Event::SnapshotEnd(head.region.clone(), position.clone()));
+                    self.place = Place::Following(position);
+                }
+                events
+            }
+            Place::Following(position) => {
+                let position = position.clone();
+                self.follow(view, position, now)
+            }
+        }
+    }
+
+    fn start(&mut self, view: &View, since: Option<Position>, now: Instant) -> Vec<Event> {
+        let (Some(own), Some(history)) = (view.position(), view.history()) else {
+            self.place = Place::Start(since);
+            return Vec::new();
+        };
+        match since {
+            None => self.begin_snapshot(view, None),
+            Some(since) if since.incarnation != own.incarnation => {
+                self.begin_snapshot(view, Some("new_incarnation"))
+            }
+            // Ahead of this holder: another one served it, and this one will catch up (museum B27, B41).
+            Some(since) if since.revision > own.revision => {
+                self.place = Place::Start(Some(since));
+                Vec::new()
+            }
+            Some(since) if since.revision < history.base().revision => {
+                self.begin_snapshot(view, Some("history_passed"))
+            }
+            // A bookmark comes at once, so that the watcher need not wait a second to know its age.
+            Some(since) => self.follow(view, since, now),
+        }
+    }
+
+    fn begin_snapshot(&mut self, view: &View, resync: Option<&'static str>) -> Vec<Event> {
+        let Some((head, state)) = view.snapshot().map(crate::snapshot::Snapshot::into_parts) else {
+            return Vec::new();
+        };
+        let mut events = Vec::new();
+        if let Some(reason) = resync {
+            events.push(Event::Resync(view.region().clone(), reason));
+        }
+        events.push(Event::SnapshotBegin(head.clone()));
+        self.place = Place::Paging { head, state, after: None };
+        self.marked = None;
+        events
+    }
+
+    fn follow(&mut self, view: &View, position: Position, now: Instant) -> Vec<Event> {
+        let Some(steps) = view.history().and_then(|history| history.since(&position)) else {
+            let same = view.position().is_some_and(|own| own.incarnation == position.incarnation);
+            return self.begin_snapshot(view, Some(if same { "history_passed" } else { "new_incarnation" }));
+        };
+        let mut events = Vec::new();
+        let mut at = position;
+        let mut last_from = None;
+        for step in steps.take(DELTAS_AT_ONCE) {
+            at = step.delta.to.clone();
+            last_from = Some(at.clone());
+            if let Some(delta) = self.filtered(&step.delta, &step.before) {
+                events.push(Event::Delta(delta));
+            }
+        }
+        if last_from.is_none()
+            && let Some(bookmark) = view.bookmark(now)
+            && self.marked.as_ref() != Some(&bookmark.position)
+        {
+            at = bookmark.position.clone();
+            self.marked = Some(at.clone());
+            events.push(Event::Bookmark(bookmark));
+        }
+        self.place = Place::Following(at);
+        if events.is_empty() && last_from.is_some() {
+            // All of it was filtered away: go on at once, there may be more.
+            return self.advance(view, now);
+        }
+        events
+    }
+
+    /// The delta as this watcher may see it. A put that no longer fits is still sent if it did before, so that the
+    /// watcher can drop it; a removal is sent only of what it was shown.
+    fn filtered(&self, delta: &Arc<Delta>, before: &[Option<Arc<Registration>>]) -> Option<Arc<Delta>> {
+        if self.query.is_everything() {
+            return Some(Arc::clone(delta));
+        }
+        let fitted =
+            |was: &Option<Arc<Registration>>| was.as_ref().is_some_and(|was| self.query.matches(was));
+        let changes: Vec<Change> = delta
+            .changes
+            .iter()
+            .zip(before)
+            .filter(|(change, was)| match change {
+                Change::Put(now) => self.query.matches(now) || fitted(was),
+                Change::Remove(_) => fitted(was),
+            })
+            .map(|(change, _)| change.clone())
+            .collect();
+        if changes.is_empty() {
+            return None;
+        }
+        Some(Arc::new(Delta {
+            region: delta.region.clone(),
+            from: delta.from.clone(),
+            to: delta.to.clone(),
+            changes,
+        }))
+    }
+}
+
+/// Some records of a state, bounded by number and bytes.
+pub struct Page {
+    /// The records.
+    pub records: Vec<Arc<Registration>>,
+    /// Where the next page begins.
+    pub last: Option<InstanceId>,
+    /// Whether there is no more.
+    pub is_last: bool,
+}
+
+/// Cuts the next page of a snapshot.
+#[must_use]
+pub fn page(state: &State, after: Option<&InstanceId>, query: &Query) -> Page {
+    let mut page = Page { records: Vec::new(), last: after.cloned(), is_last: true };
+    let mut bytes = 0;
+    for registration in state.select(query, after.map(InstanceId::as_str)) {
+        let more = registration.weight_bytes();
+        let full = page.records.len() >= limits::SNAPSHOT_PAGE_RECORDS_MAX
+            || (bytes + more > limits::SNAPSHOT_PAGE_BYTES_MAX && !page.records.is_empty());
+        if full {
+            page.is_last = false;
+            break;
+        }
+        bytes += more;
+        page.last = Some(registration.declared.id.clone());
+        page.records.push(Arc::clone(registration));
+    }
+    page
+}
