@@ -1,0 +1,227 @@
+//! Registrations and their parts. What is read here was checked at some door; names are checked again, texts are not.
+
+use rollcall_model::{
+    Capability, CapabilityName, Card, Declared, Endpoint, Epoch, InstanceId, Kind, Lifecycle, Load, Owned,
+    Registration, Revision, Scope, Skill, Timestamp, Zone,
+};
+
+use crate::{Unreadable, v1};
+
+/// To the wire.
+#[must_use]
+pub fn registration(registration: &Registration) -> v1::Registration {
+    v1::Registration {
+        declared: Some(declared(&registration.declared)),
+        epoch: registration.epoch.get(),
+        registered_at_ms: registration.registered_at.0,
+        revision: registration.revision.0,
+        owned: Some(owned(&registration.owned)),
+    }
+}
+
+/// From the wire.
+///
+/// # Errors
+/// A field that is missing or that no version of ours wrote.
+pub fn registration_from(wire: v1::Registration) -> Result<Registration, Unreadable> {
+    Ok(Registration {
+        declared: declared_from(wire.declared.ok_or_else(|| Unreadable::missing("registration.declared"))?)?,
+        epoch: Epoch::from_wire(wire.epoch)
+            .ok_or_else(|| Unreadable::new("registration.epoch", "it has more than 52 bits"))?,
+        registered_at: Timestamp(wire.registered_at_ms),
+        revision: Revision(wire.revision),
+        owned: owned_from(wire.owned.ok_or_else(|| Unreadable::missing("registration.owned"))?)?,
+    })
+}
+
+/// To the wire.
+#[must_use]
+pub fn declared(declared: &Declared) -> v1::Declared {
+    v1::Declared {
+        id: declared.id.as_str().to_owned(),
+        kind: kind(declared.kind).into(),
+        scope: scope(declared.scope).into(),
+        endpoints: declared
+            .endpoints
+            .iter()
+            .map(|e| v1::Endpoint { url: e.url.clone(), protocol: e.protocol.clone() })
+            .collect(),
+        capabilities: declared.capabilities.iter().map(capability).collect(),
+        skills: declared
+            .skills
+            .iter()
+            .map(|s| v1::Skill { id: s.id.clone(), name: s.name.clone(), tags: s.tags.clone() })
+            .collect(),
+        version: declared.version.clone(),
+        zone: declared.zone.as_ref().map(|zone| zone.as_str().to_owned()),
+        weight: declared.weight,
+        max_concurrency: declared.max_concurrency,
+        max_queue: declared.max_queue,
+        metadata: declared.metadata.clone(),
+        lease_seconds: u32::from(declared.lease_seconds),
+        lifecycle: lifecycle(declared.lifecycle).into(),
+        card: declared
+            .card
+            .as_ref()
+            .map(|card| v1::Card { json: card.json().to_owned(), digest: card.digest().to_owned() }),
+    }
+}
+
+/// From the wire.
+///
+/// # Errors
+/// A name outside its grammar, or a word that is unknown.
+pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
+    let of = |field| move |finding: rollcall_model::Invalid| Unreadable::new(field, finding.detail);
+    Ok(Declared {
+        kind: kind_from(wire.kind()).ok_or_else(|| Unreadable::missing("declared.kind"))?,
+        scope: scope_from(wire.scope()).ok_or_else(|| Unreadable::missing("declared.scope"))?,
+        lifecycle: lifecycle_from(wire.lifecycle())
+            .ok_or_else(|| Unreadable::missing("declared.lifecycle"))?,
+        id: InstanceId::parse(&wire.id).map_err(of("declared.id"))?,
+        endpoints: wire
+            .endpoints
+            .into_iter()
+            .map(|e| Endpoint { url: e.url, protocol: e.protocol })
+            .collect(),
+        capabilities: wire.capabilities.into_iter().map(capability_from).collect::<Result<_, _>>()?,
+        skills: wire.skills.into_iter().map(|s| Skill { id: s.id, name: s.name, tags: s.tags }).collect(),
+        version: wire.version,
+        zone: wire.zone.map(|zone| Zone::parse(&zone)).transpose().map_err(of("declared.zone"))?,
+        weight: wire.weight,
+        max_concurrency: wire.max_concurrency,
+        max_queue: wire.max_queue,
+        metadata: wire.metadata,
+        lease_seconds: u16::try_from(wire.lease_seconds)
+            .map_err(|_| Unreadable::new("declared.lease_seconds", "it does not fit"))?,
+        card: wire.card.map(|card| Card::from_parts(&card.json, &card.digest)),
+    })
+}
+
+/// To the wire.
+#[must_use]
+pub fn owned(owned: &Owned) -> v1::Owned {
+    v1::Owned {
+        lifecycle: lifecycle(owned.lifecycle).into(),
+        metadata: owned.metadata.clone(),
+        load: owned.load.map(load),
+    }
+}
+
+/// From the wire.
+///
+/// # Errors
+/// A lifecycle that is unknown.
+pub fn owned_from(wire: v1::Owned) -> Result<Owned, Unreadable> {
+    Ok(Owned {
+        lifecycle: lifecycle_from(wire.lifecycle()).ok_or_else(|| Unreadable::missing("owned.lifecycle"))?,
+        metadata: wire.metadata,
+        load: wire.load.map(load_from),
+    })
+}
+
+fn capability(c: &Capability) -> v1::Capability {
+    v1::Capability {
+        name: c.name.as_str().to_owned(),
+        description: c.description.clone(),
+        input_types: c.input_types.clone(),
+        output_types: c.output_types.clone(),
+        input_summary: c.input_summary.clone(),
+        output_summary: c.output_summary.clone(),
+        schema_url: c.schema_url.clone(),
+        tags: c.tags.clone(),
+        internal: c.internal,
+    }
+}
+
+fn capability_from(wire: v1::Capability) -> Result<Capability, Unreadable> {
+    Ok(Capability {
+        name: CapabilityName::parse(&wire.name)
+            .map_err(|finding| Unreadable::new("capability.name", finding.detail))?,
+        description: wire.description,
+        input_types: wire.input_types,
+        output_types: wire.output_types,
+        input_summary: wire.input_summary,
+        output_summary: wire.output_summary,
+        schema_url: wire.schema_url,
+        tags: wire.tags,
+        internal: wire.internal,
+    })
+}
+
+/// To the wire.
+#[must_use]
+pub const fn load(load: Load) -> v1::Load {
+    v1::Load { queue_depth: load.queue_depth, in_flight: load.in_flight, error_rate: load.error_rate }
+}
+
+/// From the wire.
+#[must_use]
+pub const fn load_from(wire: v1::Load) -> Load {
+    Load { queue_depth: wire.queue_depth, in_flight: wire.in_flight, error_rate: wire.error_rate }
+}
+
+/// To the wire.
+#[must_use]
+pub const fn kind(kind: Kind) -> v1::Kind {
+    match kind {
+        Kind::Agent => v1::Kind::Agent,
+        Kind::Tool => v1::Kind::Tool,
+    }
+}
+
+/// From the wire; unspecified is none.
+#[must_use]
+pub const fn kind_from(wire: v1::Kind) -> Option<Kind> {
+    match wire {
+        v1::Kind::Unspecified => None,
+        v1::Kind::Agent => Some(Kind::Agent),
+        v1::Kind::Tool => Some(Kind::Tool),
+    }
+}
+
+/// To the wire.
+#[must_use]
+pub const fn scope(scope: Scope) -> v1::Scope {
+    match scope {
+        Scope::Instance => v1::Scope::Instance,
+        Scope::Service => v1::Scope::Service,
+    }
+}
+
+/// From the wire; unspecified is none.
+#[must_use]
+pub const fn scope_from(wire: v1::Scope) -> Option<Scope> {
+    match wire {
+        v1::Scope::Unspecified => None,
+        v1::Scope::Instance => Some(Scope::Instance),
+        v1::Scope::Service => Some(Scope::Service),
+    }
+}
+
+/// To the wire.
+#[must_use]
+pub const fn lifecycle(lifecycle: Lifecycle) -> v1::Lifecycle {
+    match lifecycle {
+        Lifecycle::Starting => v1::Lifecycle::Starting,
+        Lifecycle::Healthy => v1::Lifecycle::Healthy,
+        Lifecycle::Degraded => v1::Lifecycle::Degraded,
+        Lifecycle::Draining => v1::Lifecycle::Draining,
+        Lifecycle::Offline => v1::Lifecycle::Offline,
+        Lifecycle::Unknown => v1::Lifecycle::Unknown,
+    }
+}
+
+/// From the wire; unspecified is none.
+#[must_use]
+pub const fn lifecycle_from(wire: v1::Lifecycle) -> Option<Lifecycle> {
+    match wire {
+        v1::Lifecycle::Unspecified => None,
+        v1::Lifecycle::Starting => Some(Lifecycle::Starting),
+        v1::Lifecycle::Healthy => Some(Lifecycle::Healthy),
+        v1::Lifecycle::Degraded => Some(Lifecycle::Degraded),
+        v1::Lifecycle::Draining => Some(Lifecycle::Draining),
+        v1::Lifecycle::Offline => Some(Lifecycle::Offline),
+        v1::Lifecycle::Unknown => Some(Lifecycle::Unknown),
+    }
+}

@@ -1,0 +1,104 @@
+//! A state as bytes for a file: magic, format, length and checksum before the message, so that a torn or foreign file
+//! is told from a good one (promise I24). Reading and writing files is for the edges.
+
+use std::sync::Arc;
+
+use prost::Message;
+use rollcall_model::{Revision, Snapshot, SnapshotBuilder, Timestamp};
+
+use crate::convert::{head, head_from, registration, registration_from};
+use crate::store::Beat;
+use crate::{Unreadable, v1};
+
+const MAGIC: &[u8; 8] = b"ROLLCALL";
+const FORMAT: u32 = 1;
+const HEADER: usize = 8 + 4 + 8 + 16;
+
+/// Where a subscriber goes on reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The topic's name or id: an offset of another topic means nothing.
+    pub topic: String,
+    /// The first record not in the state.
+    pub next_offset: u64,
+}
+
+/// A state with what its holder needs to go on.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// The state, verified.
+    pub snapshot: Snapshot,
+    /// When it was written, by the wall clock.
+    pub saved_at: Timestamp,
+    /// Of a subscriber.
+    pub log: Option<LogPlace>,
+    /// Of a cell's replica: the last beat and its revision.
+    pub beat: Option<(Beat, Revision)>,
+}
+
+/// To bytes.
+#[must_use]
+pub fn encode(saved: &Saved) -> Vec<u8> {
+    let message = v1::DiskState {
+        head: Some(head(saved.snapshot.head())),
+        records: saved.snapshot.state().iter().map(|record| registration(record)).collect(),
+        saved_at_ms: saved.saved_at.0,
+        log: saved
+            .log
+            .as_ref()
+            .map(|log| v1::LogPlace { topic: log.topic.clone(), next_offset: log.next_offset }),
+        beat: saved.beat.as_ref().map(|(beat, revision)| v1::StoreBeat {
+            term: beat.term,
+            count: beat.count,
+            nonce: beat.nonce.clone(),
+            revision: revision.0,
+        }),
+    };
+    let body = message.encode_to_vec();
+    let mut bytes = Vec::with_capacity(HEADER + body.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&checksum(&body));
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// From bytes; the state inside is verified by count and digest.
+///
+/// # Errors
+/// Cut, changed, foreign, of another format, or not the state it claims to be.
+pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
+    let bad = |why: &str| Unreadable::new("disk", why);
+    let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(|| bad("the file is cut"))?;
+    if &header[..8] != MAGIC {
+        return Err(bad("the file is not one of Rollcall's"));
+    }
+    if header[8..12] != FORMAT.to_le_bytes() {
+        return Err(bad("the file has another format"));
+    }
+    if header[12..20] != (body.len() as u64).to_le_bytes() {
+        return Err(bad("the file is cut"));
+    }
+    if header[20..36] != checksum(body) {
+        return Err(bad("the file is damaged"));
+    }
+    let message = v1::DiskState::decode(body).map_err(|error| Unreadable::new("disk", error.to_string()))?;
+    let mut builder = SnapshotBuilder::begin(head_from(message.head)?);
+    for record in message.records {
+        builder.add([Arc::new(registration_from(record)?)]);
+    }
+    let snapshot = builder.finish().map_err(|unverified| bad(unverified.as_str()))?;
+    Ok(Saved {
+        snapshot,
+        saved_at: Timestamp(message.saved_at_ms),
+        log: message.log.map(|log| LogPlace { topic: log.topic, next_offset: log.next_offset }),
+        beat: message.beat.map(|beat| {
+            (Beat { term: beat.term, count: beat.count, nonce: beat.nonce }, Revision(beat.revision))
+        }),
+    })
+}
+
+fn checksum(body: &[u8]) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(body).to_le_bytes()
+}
