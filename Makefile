@@ -1,0 +1,28 @@
+# The few commands of this repository. `make` alone lists them.
+# ARGS go to the program or script behind a target: make dev ARGS='--agents 100 --base-port 9000'
+
+ARGS ?=
+# Where cargo puts the binary, as cargo itself decides it.
+ROLLCALL := $(or $(CARGO_TARGET_DIR),target)/debug/rollcall
+
+.DEFAULT_GOAL := help
+.PHONY: help dev test regions regions-down
+
+help: ## lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+dev: ## three regions in one process with a sample fleet and the console, from a fresh clone
+	@infra/install.sh dev
+	cargo build -p rollcall
+	@exec $(ROLLCALL) dev $(ARGS)
+
+test: ## everything that must hold: format, lints, documentation, build, all tests
+	@infra/test.sh
+
+regions: ## three regions as real processes on etcd and Kafka, until `make regions-down`
+	@infra/install.sh test
+	cargo build -p rollcall
+	@infra/regions.sh up --bin $(ROLLCALL) $(ARGS)
+
+regions-down: ## ends them; ARGS=--wipe removes their data as well
+	@infra/regions.sh down $(ARGS)
