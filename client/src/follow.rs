@@ -1,0 +1,191 @@
+//! Follows one region's feed into a view: the task behind each part of a [`LocalSnapshot`](crate::LocalSnapshot).
+//!
+//! Promises: a broken watch goes on from the last position, over the next address; what does not fit the view is
+//! answered by a fresh snapshot; until that is complete and verified the view stays as it is (promises I17, I22, I33).
+//! Reconnects are spread by full jitter, and the spread shrinks only after a watch that lasted.
+
+use std::time::Duration;
+
+use rollcall_model::{Backoff, Clock, Event, Follower, Next, Region, View};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::CallError;
+use crate::transport::{Cells, Watching};
+
+/// First wait before a watch is opened again is at most this: a restarted cell is missed for a second at most.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+/// Later waits are at most this.
+const BACKOFF_MOST: Duration = Duration::from_secs(16);
+/// Shortest wait: full jitter may draw zero, and a refused connection answers in microseconds.
+const FLOOR: Duration = Duration::from_millis(100);
+/// A watch that lived this long was a lasting success. Longer than the longest wait, so that a cell that goes down again
+/// and again does not gather its clients in the first second (museum B77).
+const LASTING: Duration = Duration::from_secs(20);
+
+/// One region being followed.
+pub(crate) struct Following<P> {
+    cells: std::sync::Arc<Cells>,
+    view: View,
+    clock: Clock,
+    /// Takes each new state.
+    publish: P,
+    published: bool,
+    /// The state was just installed and does not know its age; the bookmark behind it does.
+    unheard: bool,
+}
+
+/// How a watch ended.
+enum End {
+    /// Go on from the last position.
+    Broken(Option<CallError>),
+    /// Go on from nothing, for this reason.
+    Restart(&'static str),
+}
+
+impl<P: FnMut(&View) + Send> Following<P> {
+    pub(crate) fn new(cells: std::sync::Arc<Cells>, region: Region, clock: Clock, publish: P) -> Self {
+        Self { cells, view: View::new(region), clock, publish, published: false, unheard: false }
+    }
+
+    /// Follows until it is stopped.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
+        let mut restarted = None;
+        let mut quiet = false;
+        loop {
+            let opened = self.clock.now();
+            let end = self.watch_once(restarted).await;
+            if self.clock.now().since(opened) >= LASTING {
+                backoff.reset();
+                quiet = false;
+            }
+            let region = self.view.region();
+            match end {
+                End::Broken(error) => {
+                    restarted = None;
+                    let error =
+                        error.map_or_else(|| "the cell ended it".to_owned(), |error| error.to_string());
+                    if quiet {
+                        tracing::debug!(%region, error, "watch broke");
+                    } else {
+                        tracing::warn!(%region, error, "watch broke");
+                    }
+                }
+                End::Restart(reason) => {
+                    restarted = Some(reason);
+                    tracing::warn!(%region, reason, "view does not fit its feed, resyncing");
+                }
+            }
+            // Once in a row is enough: the age tells the rest.
+            quiet = true;
+            tokio::time::sleep(backoff.next(rand::random()).max(FLOOR)).await;
+        }
+    }
+
+    async fn watch_once(&mut self, restarted: Option<&'static str>) -> End {
+        let since = if restarted.is_some() { None } else { self.view.position() };
+        let mut watching = match self.cells.watch(self.view.region(), since).await {
+            Ok(watching) => watching,
+            Err(error) => return End::Broken(Some(error)),
+        };
+        let end = self.take_events(&mut watching, restarted).await;
+        self.cells.watch_broke(&watching);
+        end
+    }
+
+    async fn take_events(&mut self, watching: &mut Watching, restarted: Option<&'static str>) -> End {
+        let mut follower = Follower::new(restarted);
+        loop {
+            let event = match watching.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return End::Broken(None),
+                Err(CallError::Unreadable(why)) => {
+                    tracing::warn!(region = %self.view.region(), why, "event cannot be read");
+                    return End::Restart("unreadable");
+                }
+                Err(error) => return End::Broken(Some(error)),
+            };
+            if let Next::Restart(reason) = self.take(&mut follower, event) {
+                return End::Restart(reason);
+            }
+        }
+    }
+
+    fn take(&mut self, follower: &mut Follower, event: Event) -> Next {
+        match event {
+            Event::SnapshotEnd(..) => self.unheard = true,
+            Event::Bookmark(_) => self.unheard = false,
+            Event::SnapshotBegin(_) | Event::Page(_) | Event::Delta(_) | Event::Resync(..) => {}
+        }
+        let next = follower.accept(&mut self.view, event, self.clock.now(), self.clock.wall());
+        // What is published already is not replaced by a state that does not know its age: readers would see it a day
+        // old for a moment, and over their limit.
+        let is_held = self.unheard && self.published;
+        if next == Next::Publish && !is_held {
+            self.published = true;
+            (self.publish)(&self.view);
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use rollcall_model::{Incarnation, Instant, Position, Query, Revision, Snapshot, State, Timestamp};
+
+    use super::*;
+
+    fn region() -> Region {
+        Region::parse("us").unwrap()
+    }
+
+    /// What a cell sends of an empty region in its history of this ordinal: a snapshot, and then a bookmark.
+    fn events(ordinal: u16) -> Vec<Event> {
+        let position = Position::new(Incarnation::new(ordinal, "a").unwrap(), Revision(1));
+        let mut view = View::new(region());
+        view.install(Snapshot::of(region(), position, State::default()), None, "started", Timestamp(0));
+        let mark = rollcall_model::Bookmark {
+            age: Duration::from_secs(1),
+            ..view.bookmark(Instant::default()).unwrap()
+        };
+        view.mark(&mark, Instant::default());
+        let mut cursor = rollcall_model::Cursor::new(Query::default(), None);
+        let mut events = Vec::new();
+        loop {
+            let more = cursor.advance(&view, Instant::default());
+            if more.is_empty() {
+                return events;
+            }
+            events.extend(more);
+        }
+    }
+
+    #[test]
+    fn no_reader_sees_a_resynced_state_before_its_age_is_known() {
+        let published = Arc::new(Mutex::new(Vec::new()));
+        let clock = Clock::new(|| Duration::ZERO, || 0);
+        let cells = Arc::new(Cells::new(&["http://127.0.0.1:1".to_owned()]).unwrap());
+        let publish = |view: &View| {
+            let ordinal = view.position().map(|position| position.incarnation.ordinal());
+            published.lock().unwrap().push((ordinal, view.age(Instant::default()).unwrap().as_secs()));
+        };
+        let mut following = Following::new(cells, region(), clock, publish);
+        for ordinal in [1, 2] {
+            let mut follower = Follower::new(None);
+            for event in events(ordinal) {
+                following.take(&mut follower, event);
+            }
+        }
+        // The first load is published at once: a state of unknown age is more than none.
+        assert_eq!(*published.lock().unwrap(), [(Some(1), 86_400), (Some(1), 1), (Some(2), 1)]);
+    }
+}

@@ -1,0 +1,47 @@
+//! The SDK of Rollcall: keep a registration alive, and resolve others from memory.
+//!
+//! ```no_run
+//! use rollcall_client::model::{Declaration, Query, Region, declaration::RawEndpoint};
+//! use rollcall_client::{Agent, RegistrantOptions, RegistryOptions};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let cells = ["http://127.0.0.1:7400"];
+//! let endpoint = RawEndpoint { url: "http://10.0.0.7:8080/".into(), protocol: None };
+//! let mail = Declaration { id: "ops/mail".into(), endpoints: vec![endpoint], ..Declaration::default() };
+//! let own = Region::parse("us-east").map_err(|finding| finding.to_string())?;
+//! let options = RegistrantOptions::new(cells, mail);
+//! let agent = Agent::start(options, RegistryOptions::new(cells, own)).await?;
+//! let found = agent.registry().resolve(&Query { name: Some("billing".into()), ..Query::default() });
+//! for candidate in found.candidates {
+//!     println!("{} in {}", candidate.registration.declared.id, candidate.region);
+//! }
+//! agent.close(std::time::Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Promises: the caller is never held up by a registry that is slow, restarting or away; a registration outlives all
+//! of that, and what was known stays known with an honest age. Never here: a global subscriber, a signal handler, a
+//! call to the registry on the path of a call, a transport's type in a public signature.
+#![deny(missing_docs)]
+
+mod background;
+mod error;
+mod follow;
+mod local_snapshot;
+mod options;
+mod registrant;
+mod registry;
+mod resolver;
+mod role;
+mod transport;
+
+pub use error::{CallError, StartError};
+pub use local_snapshot::{LocalSnapshot, RegionStatus};
+pub use options::{RegistrantOptions, RegistryOptions};
+pub use registrant::{Closed, Registrant, RegistrantState, Status};
+pub use registry::Registry;
+pub use resolver::{Candidate, Outcome, Resolution};
+pub use role::{Agent, Tool};
+/// The words of the API: declarations, queries, registrations.
+pub use rollcall_model as model;

@@ -1,0 +1,93 @@
+//! What a user chooses. Everything has a default that loses nothing.
+
+use std::time::Duration;
+
+use rollcall_model::{Declaration, Region};
+
+use crate::error::StartError;
+
+/// Most URLs of one region's cell: a list to try in turn, not a fleet.
+const URLS_MAX: usize = 16;
+/// Hard limit on the age of what is resolved from (acceptance SNP-05).
+const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long [`Registry::connect`](crate::Registry::connect) waits for its own region: a start is not held up by a
+/// registry that is away.
+const FIRST_LOAD: Duration = Duration::from_secs(3);
+
+/// How to be registered.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RegistrantOptions {
+    /// The cell's processes, such as `http://127.0.0.1:7400`, in order of preference. Either port of a cell will do.
+    pub urls: Vec<String>,
+    /// What to declare. With an id of two parts, `namespace/name`, the instance is made once, at the start.
+    pub declaration: Declaration,
+}
+
+impl RegistrantOptions {
+    /// Options with defaults.
+    #[must_use]
+    pub fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>, declaration: Declaration) -> Self {
+        Self { urls: urls.into_iter().map(Into::into).collect(), declaration }
+    }
+}
+
+/// What to resolve from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RegistryOptions {
+    /// The cell's processes, such as `http://127.0.0.1:7400`, in order of preference. Either port of a cell will do.
+    pub urls: Vec<String>,
+    /// The own region: asked first.
+    pub region: Region,
+    /// Regions asked in this order when the own one has no candidate. Only these are followed.
+    pub failover: Vec<Region>,
+    /// A state older than this is not resolved from. Default 24 h.
+    pub age_max: Duration,
+    /// How long `connect` waits for the own region to be loaded before it returns all the same. Default 3 s.
+    pub first_load: Duration,
+}
+
+impl RegistryOptions {
+    /// Options with defaults: the own region alone.
+    #[must_use]
+    pub fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>, region: Region) -> Self {
+        Self {
+            urls: urls.into_iter().map(Into::into).collect(),
+            region,
+            failover: Vec::new(),
+            age_max: AGE_MAX,
+            first_load: FIRST_LOAD,
+        }
+    }
+
+    /// With regions to fail over to, in this order.
+    #[must_use]
+    pub fn with_failover(mut self, regions: impl IntoIterator<Item = Region>) -> Self {
+        self.failover = regions.into_iter().collect();
+        self
+    }
+
+    /// The regions in the order they are asked.
+    pub(crate) fn order(&self) -> Result<Vec<Region>, StartError> {
+        let mut order = vec![self.region.clone()];
+        for region in &self.failover {
+            if order.contains(region) {
+                return Err(StartError::RegionTwice(region.to_string()));
+            }
+            order.push(region.clone());
+        }
+        Ok(order)
+    }
+}
+
+/// Checks the number of URLs; each one's form is for the transport.
+pub(crate) fn check_urls(urls: &[String]) -> Result<(), StartError> {
+    match urls.get(URLS_MAX) {
+        Some(url) => {
+            Err(StartError::Url { url: url.clone(), why: format!("there are {URLS_MAX} before it") })
+        }
+        None if urls.is_empty() => Err(StartError::NoUrl),
+        None => Ok(()),
+    }
+}

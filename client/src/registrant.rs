@@ -1,0 +1,215 @@
+//! The registrant: registers, keeps the registration alive, and takes it back.
+//!
+//! Promises: it never gives up and never holds the caller up; a registry that is away at the start, restarts or forgets
+//! is no reason to act for anyone. A registration is made anew from the registrant's own copy. Never here: what to do
+//! on a signal, or how long work in progress takes; [`Registrant::set_lifecycle`] and [`Registrant::close`] are for that.
+
+mod beat;
+mod task;
+
+use std::time::{Duration, Instant};
+
+use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Lifecycle, Load, Region};
+use tokio::sync::watch;
+
+use crate::background;
+use crate::error::{CallError, StartError};
+use crate::options::RegistrantOptions;
+use crate::transport::Cells;
+
+/// Longest budget of [`Registrant::close`]: no orchestrator waits longer for a process to end.
+const BUDGET_MAX: Duration = Duration::from_secs(3600);
+
+/// Keeps one registration alive, on a thread that a busy caller does not starve. Dropped, it just stops: the lease
+/// lapses. [`Registrant::close`] is the proper end.
+#[derive(Debug)]
+pub struct Registrant {
+    told: watch::Sender<Told>,
+    status: watch::Receiver<Status>,
+}
+
+/// How a registration is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// The id as it is now: another instance than declared, once another process held that one.
+    pub id: InstanceId,
+    /// The region that registered it last.
+    pub region: Option<Region>,
+    /// The epoch it holds.
+    pub epoch: Option<Epoch>,
+    /// What the registrant is doing.
+    pub state: RegistrantState,
+    /// Why the last call failed; none when it succeeded.
+    pub last_error: Option<CallError>,
+    /// Registrations made.
+    pub registrations: u64,
+    /// Renewals that succeeded.
+    pub renewals: u64,
+    /// Calls that failed.
+    pub failures: u64,
+}
+
+/// What a registrant is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrantState {
+    /// Not registered, or no longer: it is trying.
+    Registering,
+    /// Registered, as far as it knows.
+    Registered,
+    /// On its way out.
+    Draining,
+    /// It has ended.
+    Closed(Closed),
+}
+
+/// How a registrant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The registration is gone, or was gone before.
+    Deregistered,
+    /// There was none, as far as it knows: a registration whose answer never came lapses by itself.
+    NotRegistered,
+    /// The registry did not confirm within the budget: the lease lapses by itself.
+    LeftToLapse,
+}
+
+/// What the owner told the registrant.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    lifecycle: Option<Lifecycle>,
+    load: Option<Load>,
+    close_by: Option<Instant>,
+}
+
+impl Registrant {
+    /// Starts registering in the background and returns at once.
+    ///
+    /// # Errors
+    /// The options are wrong, or the process has no thread to spare. A registry that is away is no error.
+    pub fn start(options: RegistrantOptions) -> Result<Self, StartError> {
+        let (declaration, declared) = checked(options.declaration)?;
+        let cells = Cells::new(&options.urls)?;
+        let (told, hears) = watch::channel(Told::default());
+        let (says, status) = watch::channel(Status {
+            id: declared.id.clone(),
+            region: None,
+            epoch: None,
+            state: RegistrantState::Registering,
+            last_error: None,
+            registrations: 0,
+            renewals: 0,
+            failures: 0,
+        });
+        let keeping = task::Keeping::new(cells, declaration, &declared, hears, says);
+        // The task ends with the handle; its end is seen by the status channel, so its join handle is not needed.
+        background::runtime()?.spawn(keeping.run());
+        Ok(Self { told, status })
+    }
+
+    /// Waits until it is registered, for the first time or again, and gives the status then.
+    pub async fn registered(&self) -> Status {
+        self.until(|status| status.state == RegistrantState::Registered).await
+    }
+
+    /// Waits until the status fulfils the condition, and gives it. Returns as well when the registrant has ended.
+    pub async fn until(&self, mut condition: impl FnMut(&Status) -> bool) -> Status {
+        let mut status = self.status.clone();
+        // An error says that the task is gone; the last word of it is still there.
+        match status.wait_for(|status| condition(status)).await {
+            Ok(status) => status.clone(),
+            Err(_) => self.status(),
+        }
+    }
+
+    /// How the registration is doing now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Says how the instance is doing; goes out at once, and again whenever it is registered anew.
+    pub fn set_lifecycle(&self, lifecycle: Lifecycle) {
+        self.told.send_if_modified(|told| told.lifecycle.replace(lifecycle) != Some(lifecycle));
+    }
+
+    /// Says how much the instance has to do; goes out with the next beat.
+    pub fn report_load(&self, load: Load) {
+        // Nobody is woken: load is told all the time, and a beat is soon enough.
+        self.told.send_if_modified(|told| {
+            told.load = Some(load);
+            false
+        });
+    }
+
+    /// Ends it: says `draining`, then deregisters with the epoch. Returns within the budget.
+    ///
+    /// Work in progress is the caller's: set the lifecycle to draining, finish the work, then close.
+    pub async fn close(mut self, budget: Duration) -> Closed {
+        let close_by = Instant::now() + budget.min(BUDGET_MAX);
+        self.told.send_modify(|told| told.close_by = Some(close_by));
+        let closed = self.status.wait_for(|status| matches!(status.state, RegistrantState::Closed(_))).await;
+        match closed.map(|status| status.state) {
+            Ok(RegistrantState::Closed(closed)) => closed,
+            Ok(_) | Err(_) => Closed::LeftToLapse,
+        }
+    }
+}
+
+/// Checks the declaration as a registry would, and fixes its id: a registration that is repeated must not become two.
+fn checked(mut raw: Declaration) -> Result<(Declaration, Declared), StartError> {
+    let fresh = || uuid::Uuid::new_v4().to_string();
+    let declared = Declared::check(raw.clone(), fresh).map_err(StartError::Declaration)?;
+    raw.id = declared.id.as_str().to_owned();
+    Ok((raw, declared))
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_model::declaration::RawEndpoint;
+
+    use super::*;
+
+    fn declaration(id: &str) -> Declaration {
+        Declaration {
+            id: id.into(),
+            endpoints: vec![RawEndpoint { url: "http://h:1/".into(), protocol: None }],
+            ..Declaration::default()
+        }
+    }
+
+    #[test]
+    fn an_id_of_two_parts_is_made_whole_once() {
+        let (raw, declared) = checked(declaration("ops/mail")).unwrap();
+        assert_eq!(declared.id.agent(), "ops/mail");
+        assert_eq!(raw.id, declared.id.as_str());
+    }
+
+    #[test]
+    fn what_every_registry_would_refuse_is_no_start() {
+        let refused =
+            Registrant::start(RegistrantOptions::new(["http://127.0.0.1:1"], declaration("Ops/mail")));
+        assert!(matches!(refused, Err(StartError::Declaration(found)) if found[0].pointer == "/id"));
+    }
+
+    #[test]
+    fn urls_that_are_none_of_a_cell_are_no_start() {
+        let start = |urls: &[&str]| {
+            Registrant::start(RegistrantOptions::new(urls.iter().copied(), declaration("ops/mail")))
+                .unwrap_err()
+        };
+        assert_eq!(start(&[]), StartError::NoUrl);
+        for url in ["", "localhost:7400", "https://h:1", "ftp://h:1", "http://"] {
+            assert!(matches!(start(&[url]), StartError::Url { .. }), "{url:?} was accepted");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_registrant_ends() {
+        let options = RegistrantOptions::new(["http://127.0.0.1:1"], declaration("ops/mail"));
+        let registrant = Registrant::start(options).unwrap();
+        let mut status = registrant.status.clone();
+        drop(registrant);
+        let ended = status.wait_for(|status| status.state == RegistrantState::Closed(Closed::LeftToLapse));
+        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap().unwrap();
+    }
+}

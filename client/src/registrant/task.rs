@@ -1,0 +1,314 @@
+//! The edge of a registrant: makes the calls that [`Upkeep`] asks for, and hears its owner.
+//!
+//! One call at a time is in flight. It ends when its handle is dropped, or closed and done. Never here: when to call.
+
+use std::time::Duration;
+
+use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Instant, Lifecycle};
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::error::CallError;
+use crate::registrant::beat::{ANSWER_MAX, Answer, FLOOR, Identity, Step, Upkeep};
+use crate::registrant::{Closed, RegistrantState, Status, Told};
+use crate::transport::{Cells, Gone, Renewal};
+
+/// How often a line tells that all is well, or not: rare enough for a fleet's log (design 7).
+const SUMMARY: Duration = Duration::from_secs(300);
+
+/// One registration in upkeep.
+pub(super) struct Keeping {
+    cells: Cells,
+    declaration: Declaration,
+    declared_lifecycle: Lifecycle,
+    id: InstanceId,
+    upkeep: Upkeep,
+    told: watch::Receiver<Told>,
+    status: watch::Sender<Status>,
+    started: std::time::Instant,
+    summed: (u64, u64),
+}
+
+/// Why a loop of calls was left.
+enum Left {
+    /// The owner dropped the handle, or its budget is over.
+    Over,
+    /// The owner wants to close within its budget.
+    Closing(tokio::time::Instant),
+}
+
+impl Keeping {
+    pub(super) fn new(
+        cells: Cells,
+        declaration: Declaration,
+        declared: &Declared,
+        told: watch::Receiver<Told>,
+        status: watch::Sender<Status>,
+    ) -> Self {
+        let endpoints = declared.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
+        Self {
+            cells,
+            declaration,
+            declared_lifecycle: declared.lifecycle,
+            id: declared.id.clone(),
+            upkeep: Upkeep::new(endpoints, Instant::default()),
+            told,
+            status,
+            started: std::time::Instant::now(),
+            summed: (0, 0),
+        }
+    }
+
+    /// Runs until the owner lets go.
+    pub(super) async fn run(mut self) {
+        let deadline = match self.keep().await {
+            Left::Over => {
+                tracing::debug!(id = %self.id, "registrant stopped");
+                self.closed(Closed::LeftToLapse);
+                return;
+            }
+            Left::Closing(deadline) => deadline,
+        };
+        let closed = match tokio::time::timeout_at(deadline, self.leave()).await {
+            Ok(closed) => closed,
+            Err(_) => Closed::LeftToLapse,
+        };
+        tracing::info!(id = %self.id, outcome = ?closed, "registrant closed");
+        self.closed(closed);
+    }
+
+    fn now(&self) -> Instant {
+        Instant(self.started.elapsed())
+    }
+
+    async fn keep(&mut self) -> Left {
+        let mut summary = tokio::time::interval_at(tokio::time::Instant::now() + SUMMARY, SUMMARY);
+        summary.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if let Some(left) = self.hear() {
+                return left;
+            }
+            let now = self.now();
+            let over = over(self.told.clone());
+            match self.upkeep.step(now) {
+                Step::Wait(wait) => self.wait(wait, &mut summary).await,
+                Step::Register(identity) => {
+                    if identity == Identity::New {
+                        self.take_new_id();
+                    }
+                    tokio::select! {
+                        () = self.register() => {}
+                        () = over => return Left::Over,
+                    }
+                }
+                Step::Renew(epoch) => {
+                    tokio::select! {
+                        () = self.renew(epoch) => {}
+                        () = over => return Left::Over,
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the owner wants, if it wants to end.
+    fn hear(&mut self) -> Option<Left> {
+        if self.told.has_changed().is_err() {
+            return Some(Left::Over);
+        }
+        self.told.borrow().close_by.map(|close_by| Left::Closing(close_by.into()))
+    }
+
+    async fn wait(&mut self, wait: Duration, summary: &mut Interval) {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            changed = self.told.changed() => {
+                // Dropped or told something: `hear` sees the one, a beat carries the other.
+                if changed.is_ok() && self.upkeep.held().is_some() {
+                    let now = self.now();
+                    self.upkeep.nudge(now);
+                }
+            }
+            _ = summary.tick() => self.sum_up(),
+        }
+    }
+
+    async fn register(&mut self) {
+        let told = self.told.borrow_and_update().lifecycle;
+        let lifecycle = lifecycle_to_declare(self.declared_lifecycle, told);
+        self.declaration.lifecycle = Some(lifecycle.as_str().to_owned());
+        let answer = match self.cells.register(&self.declaration, ANSWER_MAX).await {
+            Ok(registered) => {
+                tracing::info!(id = %self.id, region = %registered.region, epoch = %registered.epoch, "registered");
+                self.status.send_modify(|status| {
+                    status.region = Some(registered.region);
+                    status.epoch = Some(registered.epoch);
+                    status.state = RegistrantState::Registered;
+                    status.last_error = None;
+                    status.registrations += 1;
+                });
+                Answer::Registered(registered.epoch, registered.beat)
+            }
+            Err(error) => self.failed(error, "registration failed"),
+        };
+        self.answer(answer);
+        if told.is_some_and(|told| told != lifecycle) && self.upkeep.held().is_some() {
+            let now = self.now();
+            self.upkeep.nudge(now);
+        }
+    }
+
+    async fn renew(&mut self, epoch: Epoch) {
+        let Told { lifecycle, load, .. } = self.told.borrow_and_update().clone();
+        let patience = self.upkeep.patience();
+        let answer = match self.cells.renew(&self.id, epoch, lifecycle, load, patience).await {
+            Ok(Renewal::Renewed(beat)) => {
+                self.status.send_modify(|status| {
+                    status.last_error = None;
+                    status.renewals += 1;
+                });
+                Answer::Renewed(beat)
+            }
+            Ok(Renewal::NotRegistered) => {
+                tracing::warn!(id = %self.id, %epoch, "registration is gone, registering again");
+                self.lost();
+                Answer::NotRegistered
+            }
+            Ok(Renewal::Superseded(endpoint)) => {
+                tracing::warn!(id = %self.id, %epoch, endpoint, "registration is superseded, registering again");
+                self.lost();
+                Answer::Superseded(endpoint)
+            }
+            Err(error) => self.failed(error, "renewal failed"),
+        };
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let now = self.now();
+        self.upkeep.answer(answer, now, rand::random());
+    }
+
+    fn lost(&self) {
+        self.status.send_modify(|status| {
+            status.epoch = None;
+            status.state = RegistrantState::Registering;
+        });
+    }
+
+    /// The first failure of a row is worth a warning; that the row goes on shows in the summary.
+    fn failed(&self, error: CallError, what: &'static str) -> Answer {
+        let retry_after = error.retry_after();
+        if self.status.borrow().last_error.is_none() {
+            tracing::warn!(id = %self.id, %error, "{what}");
+        } else {
+            tracing::debug!(id = %self.id, %error, "{what}");
+        }
+        self.status.send_modify(|status| {
+            status.last_error = Some(error);
+            status.failures += 1;
+        });
+        Answer::Failed(retry_after)
+    }
+
+    /// Another process holds the id: this one goes on as another instance of the same agent.
+    fn take_new_id(&mut self) {
+        let whole = uuid::Uuid::new_v4().to_string();
+        // Beside a long name only a short instance has room.
+        let parsed = [whole.as_str(), whole.split('-').next().unwrap_or_default()]
+            .into_iter()
+            .find_map(|instance| InstanceId::parse(&format!("{}/{instance}", self.id.agent())).ok());
+        let Some(id) = parsed else { return };
+        tracing::warn!(was = %self.id, %id, "another process holds the id, taking a new one");
+        self.declaration.id = id.as_str().to_owned();
+        self.status.send_modify(|status| status.id = id.clone());
+        self.id = id;
+    }
+
+    fn sum_up(&mut self) {
+        let status = self.status.borrow().clone();
+        let (renewals, failures) = self.summed;
+        self.summed = (status.renewals, status.failures);
+        tracing::info!(
+            id = %status.id,
+            epoch = status.epoch.map(Epoch::get),
+            state = ?status.state,
+            renewals = status.renewals - renewals,
+            failures = status.failures - failures,
+            "registrant summary"
+        );
+    }
+
+    /// Draining first, so that no caller picks it any more; then the end, as often as it takes.
+    async fn leave(&mut self) -> Closed {
+        let Some(epoch) = self.upkeep.held() else { return Closed::NotRegistered };
+        self.status.send_modify(|status| status.state = RegistrantState::Draining);
+        let load = self.told.borrow().load;
+        let patience = self.upkeep.patience();
+        match self.cells.renew(&self.id, epoch, Some(Lifecycle::Draining), load, patience).await {
+            Ok(Renewal::Renewed(_)) => {}
+            Ok(Renewal::NotRegistered | Renewal::Superseded(_)) => return Closed::Deregistered,
+            Err(error) => tracing::debug!(id = %self.id, %error, "draining was not heard"),
+        }
+        loop {
+            match self.cells.deregister(&self.id, epoch, patience).await {
+                Ok(Gone::Now | Gone::Before) => return Closed::Deregistered,
+                Err(error) => {
+                    let wait = error.retry_after().unwrap_or_default().max(FLOOR);
+                    tracing::debug!(id = %self.id, %error, "deregistering failed");
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    fn closed(&self, closed: Closed) {
+        self.status.send_modify(|status| {
+            status.epoch = None;
+            status.state = RegistrantState::Closed(closed);
+        });
+    }
+}
+
+/// A registration begins as starting or healthy. What is neither must not be called before the next beat says more.
+fn lifecycle_to_declare(declared: Lifecycle, told: Option<Lifecycle>) -> Lifecycle {
+    match told {
+        None => declared,
+        Some(Lifecycle::Healthy) => Lifecycle::Healthy,
+        Some(
+            Lifecycle::Starting
+            | Lifecycle::Degraded
+            | Lifecycle::Draining
+            | Lifecycle::Offline
+            | Lifecycle::Unknown,
+        ) => Lifecycle::Starting,
+    }
+}
+
+/// Resolves when a call in flight is of no use any more: the handle is dropped, or the budget of its close is over.
+async fn over(mut told: watch::Receiver<Told>) {
+    let close_by = match told.wait_for(|told| told.close_by.is_some()).await {
+        Ok(told) => told.close_by,
+        Err(_) => return,
+    };
+    if let Some(close_by) = close_by {
+        tokio::time::sleep_until(close_by.into()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_registered_anew_is_not_called_before_its_lifecycle_is_told() {
+        for (told, declared) in [
+            (None, Lifecycle::Healthy),
+            (Some(Lifecycle::Healthy), Lifecycle::Healthy),
+            (Some(Lifecycle::Draining), Lifecycle::Starting),
+            (Some(Lifecycle::Offline), Lifecycle::Starting),
+        ] {
+            assert_eq!(lifecycle_to_declare(Lifecycle::Healthy, told), declared, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The registry as a caller sees it: resolve from memory, followed in the background.
+//!
+//! Promises: [`Registry::resolve`] does no I/O and waits for nobody; it works while every registry process is down,
+//! until the hard limit of age. Never here: a call to the registry on the path of a call (promise I27).
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use rollcall_model::{Clock, Query, Region, View};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::error::StartError;
+use crate::follow::Following;
+use crate::local_snapshot::{LocalSnapshot, RegionStatus};
+use crate::options::RegistryOptions;
+use crate::resolver::Resolution;
+use crate::transport::Cells;
+
+/// A handle to what is known of the followed regions. Cheap to clone; following ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    current: Arc<Current>,
+    clock: Clock,
+    _stop: DropGuard,
+}
+
+/// The state to resolve from, and a bell for those who wait for a change.
+#[derive(Debug)]
+struct Current {
+    snapshot: ArcSwap<LocalSnapshot>,
+    changed: watch::Sender<()>,
+}
+
+impl Current {
+    fn publish(&self, view: &View) {
+        // Several regions publish at once; none may undo another's.
+        self.snapshot.rcu(|snapshot| snapshot.with(view));
+        self.changed.send_replace(());
+    }
+}
+
+impl Registry {
+    /// Starts following the regions on the caller's runtime.
+    ///
+    /// Waits a while for the own region to be loaded, and returns all the same if it is not: a registry that is away
+    /// does not hold up a start. Until then it resolves to "view not loaded".
+    ///
+    /// # Errors
+    /// The options are wrong.
+    pub async fn connect(options: RegistryOptions) -> Result<Self, StartError> {
+        let regions = options.order()?;
+        // One connection carries the watches of all regions.
+        let cells = Arc::new(Cells::new(&options.urls)?);
+        let current = Arc::new(Current {
+            snapshot: ArcSwap::from_pointee(LocalSnapshot::new(&regions, options.age_max)),
+            changed: watch::Sender::new(()),
+        });
+        let clock = clock();
+        let stop = CancellationToken::new();
+        for region in regions {
+            let publish = {
+                let current = Arc::clone(&current);
+                move |view: &View| current.publish(view)
+            };
+            let following = Following::new(Arc::clone(&cells), region, clock.clone(), publish);
+            // Ends by the token, which goes with the last handle.
+            tokio::spawn(following.run(stop.clone()));
+        }
+        let registry = Self { inner: Arc::new(Inner { current, clock, _stop: stop.drop_guard() }) };
+        // Not in time: it is loaded later, in the background.
+        let _ = tokio::time::timeout(options.first_load, registry.loaded(&options.region)).await;
+        Ok(registry)
+    }
+
+    /// Finds the instances that fit: the own region's, and those of other regions only if it has none. Immediate.
+    #[must_use]
+    pub fn resolve(&self, query: &Query) -> Resolution {
+        self.inner.current.snapshot.load().resolve(query, self.inner.clock.now())
+    }
+
+    /// How each followed region stands, in the order they are asked.
+    #[must_use]
+    pub fn regions(&self) -> Vec<RegionStatus> {
+        self.inner.current.snapshot.load().regions(self.inner.clock.now())
+    }
+
+    /// Everything that is known now; stays as it is while the registry goes on.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<LocalSnapshot> {
+        self.inner.current.snapshot.load_full()
+    }
+
+    /// Waits until this region's state is there. For ever, if the region is not followed or its registry stays away.
+    pub async fn loaded(&self, region: &Region) {
+        self.until(|snapshot| snapshot.is_loaded(region)).await;
+    }
+
+    /// Waits until what is known fulfils the condition, which is looked at now and after each change.
+    pub async fn until(&self, mut condition: impl FnMut(&LocalSnapshot) -> bool) {
+        let mut changed = self.inner.current.changed.subscribe();
+        while !condition(&self.snapshot()) {
+            // The sender lives as long as this handle.
+            let _ = changed.changed().await;
+        }
+    }
+}
+
+fn clock() -> Clock {
+    let zero = Instant::now();
+    let wall_ms = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    };
+    Clock::new(move || zero.elapsed(), wall_ms)
+}

@@ -1,0 +1,397 @@
+//! A cell in memory: real gRPC, real views, and a script for what goes wrong. It remembers every call.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rollcall_client::model::declaration::RawEndpoint;
+use rollcall_client::model::{
+    self, Change, Clock, Code, Cursor, Declaration, Declared, Delta, Epoch, Event, Incarnation, Lifecycle,
+    Owned, Position, Query, Region, Registration, Revision, Snapshot, State, Timestamp, View,
+};
+use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
+use rollcall_proto::v1::registrar_server::{Registrar, RegistrarServer};
+use rollcall_proto::v1::renew_response::{NotRegistered, Renewed, Result as Judged, result::Outcome};
+use rollcall_proto::{convert, refusal, v1};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status};
+
+/// Longest that any test waits for a named condition.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// The beat it asks for unless told otherwise: short, so that tests are.
+const BEAT: Duration = Duration::from_millis(200);
+
+/// What a client asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Register { id: String, epoch: u64, lifecycle: Option<Lifecycle> },
+    Renew { id: String, epoch: u64, lifecycle: Option<Lifecycle>, queue_depth: Option<u32> },
+    Deregister { id: String, epoch: u64 },
+    Watch { region: String, since: Option<String> },
+}
+
+struct Script {
+    revision: u64,
+    beat: Duration,
+    /// Epoch and endpoint of each id.
+    held: BTreeMap<String, (u64, String)>,
+    refuse: Option<(Code, Duration)>,
+    spoil_snapshots: bool,
+}
+
+struct Shared {
+    script: Mutex<Script>,
+    calls: watch::Sender<Vec<(Instant, Call)>>,
+    views: watch::Sender<BTreeMap<String, View>>,
+    watches: AtomicUsize,
+    clock: Clock,
+}
+
+/// The cell; its memory outlives its server.
+#[derive(Clone)]
+pub(crate) struct Cell {
+    shared: Arc<Shared>,
+}
+
+/// A server of the cell; dropped, it is gone with all its connections.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Cell {
+    pub(crate) fn new() -> Self {
+        let zero = Instant::now();
+        let clock = Clock::new(move || zero.elapsed(), || 0);
+        Self {
+            shared: Arc::new(Shared {
+                script: Mutex::new(Script {
+                    revision: 0,
+                    beat: BEAT,
+                    held: BTreeMap::new(),
+                    refuse: None,
+                    spoil_snapshots: false,
+                }),
+                calls: watch::Sender::default(),
+                views: watch::Sender::default(),
+                watches: AtomicUsize::new(0),
+                clock,
+            }),
+        }
+    }
+
+    /// Serves on a free port.
+    pub(crate) fn serve(&self) -> Serving {
+        self.serve_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Serves on this address, which a server before it has let go of.
+    pub(crate) fn serve_at(&self, address: SocketAddr) -> Serving {
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let cell = self.clone();
+        runtime.spawn(async move {
+            let incoming = TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
+            tonic::transport::Server::builder()
+                .add_service(RegistrarServer::new(cell.clone()))
+                .add_service(DiscoveryServer::new(cell))
+                .serve_with_incoming(incoming)
+                .await
+        });
+        Serving { address, runtime: Some(runtime) }
+    }
+
+    /// Waits until the calls fulfil the condition.
+    pub(crate) async fn saw(&self, what: &str, condition: impl Fn(&[Call]) -> bool) -> Vec<Call> {
+        let mut calls = self.shared.calls.subscribe();
+        let plain =
+            |calls: &[(Instant, Call)]| calls.iter().map(|(_, call)| call.clone()).collect::<Vec<_>>();
+        let seen = tokio::time::timeout(DEADLINE, calls.wait_for(|calls| condition(&plain(calls)))).await;
+        match seen {
+            Ok(calls) => plain(&calls.unwrap()),
+            Err(_) => panic!("never saw: {what}; calls: {:?}", self.calls()),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> Vec<(Instant, Call)> {
+        self.shared.calls.borrow().clone()
+    }
+
+    /// Forgets this registration, as a cell does that lost its store.
+    pub(crate) fn forget(&self, id: &str) {
+        assert!(self.script().held.remove(id).is_some(), "{id} is not registered");
+    }
+
+    /// Another process registers the id at this endpoint.
+    pub(crate) fn take_over(&self, id: &str, endpoint: &str) {
+        let mut script = self.script();
+        let epoch = script.next_epoch();
+        script.held.insert(id.into(), (epoch, endpoint.into()));
+    }
+
+    /// Refuses all that writes, until told otherwise.
+    pub(crate) fn refuse(&self, with: Option<(Code, Duration)>) {
+        self.script().refuse = with;
+    }
+
+    /// Asks for a beat this often.
+    pub(crate) fn ask_for_beat(&self, beat: Duration) {
+        self.script().beat = beat;
+    }
+
+    /// Snapshots claim one record more than they have, until told otherwise.
+    pub(crate) fn spoil_snapshots(&self, spoil: bool) {
+        self.script().spoil_snapshots = spoil;
+    }
+
+    /// Open watches.
+    pub(crate) fn watches(&self) -> usize {
+        self.shared.watches.load(Ordering::SeqCst)
+    }
+
+    /// Loads a region with these instances, at revision 1 of this incarnation.
+    pub(crate) fn load(&self, name: &str, ordinal: u16, instances: &[(&str, Lifecycle)]) {
+        let mut state = State::default();
+        for (id, lifecycle) in instances {
+            state.put(Arc::new(registration(id, *lifecycle, ordinal, 1)));
+        }
+        let position = Position::new(Incarnation::new(ordinal, name).unwrap(), Revision(1));
+        let snapshot = Snapshot::of(region(name), position, state);
+        self.with_view(name, |view| {
+            let heard = model::freshness::Heard { at: self.shared.clock.now(), age: Duration::ZERO };
+            view.install(snapshot, Some(heard), "started", Timestamp(0));
+        });
+    }
+
+    /// Puts one instance into a loaded region, as the next revision.
+    pub(crate) fn put(&self, name: &str, id: &str) {
+        self.with_view(name, |view| {
+            let from = view.position().unwrap().clone();
+            let revision = Revision(from.revision.0 + 1);
+            let to = Position::new(from.incarnation.clone(), revision);
+            let put = registration(id, Lifecycle::Healthy, from.incarnation.ordinal(), revision.0);
+            let delta = Delta { region: region(name), from, to, changes: vec![Change::Put(Arc::new(put))] };
+            assert_eq!(view.apply(&Arc::new(delta)), model::Outcome::Applied);
+        });
+    }
+
+    pub(crate) fn position(&self, name: &str) -> String {
+        self.shared.views.borrow()[name].position().unwrap().to_string()
+    }
+
+    fn with_view(&self, name: &str, change: impl FnOnce(&mut View)) {
+        self.shared.views.send_modify(|views| {
+            change(views.entry(name.into()).or_insert_with(|| View::new(region(name))));
+        });
+    }
+
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
+        self.shared.script.lock().unwrap()
+    }
+
+    fn note(&self, call: Call) {
+        self.shared.calls.send_modify(|calls| calls.push((Instant::now(), call)));
+    }
+}
+
+impl Script {
+    fn next_epoch(&mut self) -> u64 {
+        self.revision += 1;
+        Epoch::new(1, Revision(self.revision)).get()
+    }
+
+    fn judge(&self, id: &str, epoch: u64) -> Result<(), (Code, String)> {
+        match self.held.get(id) {
+            None => Err((Code::NotRegistered, String::new())),
+            Some((held, endpoint)) if *held != epoch => Err((Code::Superseded, endpoint.clone())),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn refused(&self) -> Result<(), Status> {
+        match self.refuse {
+            Some((code, retry_after)) => Err(refusal::status(code, "as told", Some(retry_after))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serving {
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Waits for the end, or the dying server would still tell of what the test does next. On a thread of its own,
+        // because a runtime must not wait inside another.
+        if let Some(runtime) = self.runtime.take() {
+            std::thread::spawn(move || runtime.shutdown_timeout(DEADLINE)).join().unwrap();
+        }
+    }
+}
+
+pub(crate) fn region(name: &str) -> Region {
+    Region::parse(name).unwrap()
+}
+
+pub(crate) fn declaration(id: &str) -> Declaration {
+    Declaration {
+        id: id.into(),
+        endpoints: vec![RawEndpoint { url: "http://own:1/".into(), protocol: None }],
+        ..Declaration::default()
+    }
+}
+
+fn registration(id: &str, lifecycle: Lifecycle, ordinal: u16, revision: u64) -> Registration {
+    let declared = Declared::check(declaration(id), String::new).unwrap();
+    let owned = Owned { lifecycle, ..Owned::of(&declared) };
+    let epoch = Epoch::new(ordinal, Revision(revision));
+    Registration { declared, epoch, registered_at: Timestamp(0), revision: Revision(revision), owned }
+}
+
+#[tonic::async_trait]
+impl Registrar for Cell {
+    async fn register(
+        &self,
+        request: Request<v1::RegisterRequest>,
+    ) -> Result<Response<v1::RegisterResponse>, Status> {
+        let request = request.into_inner();
+        let lifecycle = convert::registration::lifecycle_from(request.lifecycle());
+        let mut script = self.script();
+        let epoch = script.next_epoch();
+        self.note(Call::Register { id: request.id.clone(), epoch, lifecycle });
+        script.refused()?;
+        script.held.insert(request.id.clone(), (epoch, request.endpoints[0].url.clone()));
+        Ok(Response::new(v1::RegisterResponse {
+            id: request.id,
+            region: "us".into(),
+            epoch,
+            lease_seconds: 30,
+            heartbeat_seconds: script.beat.as_secs_f64(),
+            lease_expires_at_ms: 0,
+            position: None,
+        }))
+    }
+
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        let item = request.into_inner().items.remove(0);
+        self.note(Call::Renew {
+            id: item.id.clone(),
+            epoch: item.epoch,
+            lifecycle: convert::registration::lifecycle_from(item.lifecycle()),
+            queue_depth: item.load.map(|load| load.queue_depth),
+        });
+        let script = self.script();
+        script.refused()?;
+        let outcome = match script.judge(&item.id, item.epoch) {
+            Ok(()) => Outcome::Renewed(Renewed {
+                lease_seconds: 30,
+                heartbeat_seconds: script.beat.as_secs_f64(),
+                lease_expires_at_ms: 0,
+            }),
+            Err((Code::NotRegistered, _)) => Outcome::NotRegistered(NotRegistered {}),
+            Err((_, endpoint)) => {
+                Outcome::Superseded(v1::Current { epoch: script.held[&item.id].0, endpoint })
+            }
+        };
+        let results = vec![Judged { id: item.id, outcome: Some(outcome) }];
+        Ok(Response::new(v1::RenewResponse { results }))
+    }
+
+    async fn update(&self, _: Request<v1::UpdateRequest>) -> Result<Response<v1::UpdateResponse>, Status> {
+        Err(Status::unimplemented("update"))
+    }
+
+    async fn deregister(
+        &self,
+        request: Request<v1::DeregisterRequest>,
+    ) -> Result<Response<v1::DeregisterResponse>, Status> {
+        let v1::DeregisterRequest { id, epoch } = request.into_inner();
+        self.note(Call::Deregister { id: id.clone(), epoch });
+        let mut script = self.script();
+        script.refused()?;
+        script.judge(&id, epoch).map_err(|(code, _)| refusal::status(code, "as told", None))?;
+        script.held.remove(&id);
+        Ok(Response::new(v1::DeregisterResponse {}))
+    }
+}
+
+/// Counts a watch as open while its task lives.
+struct Open(Arc<Shared>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.watches.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tonic::async_trait]
+impl Discovery for Cell {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let request = request.into_inner();
+        let since = request.since.map(|since| convert::position_from(Some(since), "since").unwrap());
+        self.note(Call::Watch {
+            region: request.region.clone(),
+            since: since.as_ref().map(ToString::to_string),
+        });
+        let shared = Arc::clone(&self.shared);
+        shared.watches.fetch_add(1, Ordering::SeqCst);
+        let open = Open(Arc::clone(&shared));
+        let (sender, receiver) = mpsc::channel(4);
+        tokio::spawn(async move {
+            let _open = open;
+            let mut views = shared.views.subscribe();
+            let mut cursor = Cursor::new(Query::default(), since);
+            loop {
+                let view = views.borrow_and_update().get(&request.region).cloned();
+                let events = view.map(|view| cursor.advance(&view, shared.clock.now())).unwrap_or_default();
+                if events.is_empty() {
+                    tokio::select! {
+                        changed = views.changed() => changed.unwrap(),
+                        () = sender.closed() => return,
+                    }
+                }
+                for mut event in events {
+                    if let Event::SnapshotBegin(head) = &mut event {
+                        head.count += u64::from(shared.script.lock().unwrap().spoil_snapshots);
+                    }
+                    if sender.send(Ok(convert::event(&event))).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn list(&self, _: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
+        Err(Status::unimplemented("list"))
+    }
+
+    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        Err(Status::unimplemented("get"))
+    }
+
+    async fn regions(&self, _: Request<v1::RegionsRequest>) -> Result<Response<v1::RegionsResponse>, Status> {
+        Err(Status::unimplemented("regions"))
+    }
+
+    async fn removals(
+        &self,
+        _: Request<v1::RemovalsRequest>,
+    ) -> Result<Response<v1::RemovalsResponse>, Status> {
+        Err(Status::unimplemented("removals"))
+    }
+}

@@ -1,0 +1,7 @@
+//! The client against a cell that does what a test wants, over real connections on loopback.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a scenario that cannot be set up has failed")]
+
+mod cell;
+mod line;
+mod registrant;
+mod registry;

@@ -1,0 +1,188 @@
+//! What is known stays known, and an answer says what it is worth.
+
+use std::time::Duration;
+
+use rollcall_client::model::{Instant, Lifecycle, Query};
+use rollcall_client::{LocalSnapshot, Outcome, Registry, RegistryOptions};
+
+use crate::cell::{Call, Cell, DEADLINE, region};
+use crate::line::Line;
+
+const HEALTHY: Lifecycle = Lifecycle::Healthy;
+
+fn options(url: String, failover: &[&str]) -> RegistryOptions {
+    let mut options = RegistryOptions::new([url], region("us"));
+    options.failover = failover.iter().map(|name| region(name)).collect();
+    options.first_load = DEADLINE;
+    options
+}
+
+async fn until(registry: &Registry, what: &str, condition: impl FnMut(&LocalSnapshot) -> bool) {
+    let seen = tokio::time::timeout(DEADLINE, registry.until(condition)).await;
+    assert!(seen.is_ok(), "never: {what}; regions: {:?}", registry.regions());
+}
+
+/// Region and id of each candidate of an agent.
+fn found(registry: &Registry, name: &str) -> (Outcome, Vec<String>) {
+    let resolution = registry.resolve(&Query { name: Some(name.into()), ..Query::default() });
+    let candidates = resolution
+        .candidates
+        .iter()
+        .map(|c| format!("{}:{}", c.region, c.registration.declared.id.instance()));
+    (resolution.outcome, candidates.collect())
+}
+
+fn count(snapshot: &LocalSnapshot, at: usize) -> u64 {
+    snapshot.views()[at].state().map_or(0, rollcall_client::model::State::count)
+}
+
+#[tokio::test]
+async fn the_own_region_answers_first_and_others_in_order() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY), ("ops/bill/1", Lifecycle::Draining)]);
+    cell.load("eu", 1, &[("ops/mail/2", HEALTHY), ("ops/bill/2", HEALTHY)]);
+    cell.load("ap", 1, &[("ops/bill/3", HEALTHY), ("ops/sms/3", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &["eu", "ap"])).await.unwrap();
+    until(&registry, "all regions loaded", |snapshot| {
+        snapshot.views().iter().all(|view| view.state().is_some())
+    })
+    .await;
+    assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["us:1".into()]));
+    assert_eq!(found(&registry, "bill"), (Outcome::Found, vec!["eu:2".into()]));
+    assert_eq!(found(&registry, "sms"), (Outcome::Found, vec!["ap:3".into()]));
+    assert_eq!(found(&registry, "fax"), (Outcome::None, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_view_that_is_not_loaded_is_not_an_empty_one() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[]);
+    let registry = Registry::connect(options(serving.url(), &["eu"])).await.unwrap();
+    assert_eq!(found(&registry, "mail").0, Outcome::ViewNotLoaded);
+    cell.load("eu", 1, &[]);
+    until(&registry, "eu loaded", |snapshot| snapshot.is_loaded(&region("eu"))).await;
+    assert_eq!(found(&registry, "mail").0, Outcome::None);
+    cell.put("eu", "ops/mail/1");
+    until(&registry, "a change seen", |snapshot| count(snapshot, 1) == 1).await;
+    assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["eu:1".into()]));
+}
+
+#[tokio::test]
+async fn rcv_02_after_a_restart_the_watch_goes_on_from_its_position() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let address = serving.address;
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &[])).await.unwrap();
+    cell.put("us", "ops/mail/2");
+    until(&registry, "the second instance", |snapshot| count(snapshot, 0) == 2).await;
+    let position = cell.position("us");
+    drop(serving);
+    cell.put("us", "ops/mail/3");
+    let _serving = cell.serve_at(address);
+    until(&registry, "what happened meanwhile", |snapshot| count(snapshot, 0) == 3).await;
+    let watches: Vec<_> = cell
+        .calls()
+        .into_iter()
+        .map(|(_, call)| match call {
+            Call::Watch { since, .. } => since,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(watches, [None, Some(position)]);
+    assert_eq!(registry.snapshot().views()[0].resyncs(), 0);
+}
+
+#[tokio::test]
+async fn i27_with_the_registry_away_it_resolves_as_before_and_ages() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &[])).await.unwrap();
+    // A state that has not had its bookmark yet is as old as a day, whatever the time is.
+    let is_young = |snapshot: &LocalSnapshot| snapshot.views()[0].age(Instant::default()) < Some(DEADLINE);
+    until(&registry, "its age is known", is_young).await;
+    drop(serving);
+    let age = |registry: &Registry| registry.regions()[0].age.unwrap();
+    let before = age(&registry);
+    // Several reconnects fail in this time; the first waits are at most one, two and four seconds.
+    let by = tokio::time::Instant::now() + Duration::from_millis(600);
+    while tokio::time::Instant::now() < by {
+        assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["us:1".into()]));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(age(&registry) >= before + Duration::from_millis(600));
+}
+
+#[tokio::test]
+async fn a_start_is_not_held_up_by_a_registry_that_is_away() {
+    let cell = Cell::new();
+    let address = cell.serve().address;
+    let mut options = options(format!("http://{address}"), &[]);
+    options.first_load = Duration::from_millis(300);
+    let registry = tokio::time::timeout(DEADLINE, Registry::connect(options)).await.unwrap().unwrap();
+    assert_eq!(found(&registry, "mail").0, Outcome::ViewNotLoaded);
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let _serving = cell.serve_at(address);
+    until(&registry, "loaded at last", |snapshot| snapshot.is_loaded(&region("us"))).await;
+    assert_eq!(found(&registry, "mail").0, Outcome::Found);
+}
+
+#[tokio::test]
+async fn i22_a_snapshot_that_does_not_prove_itself_changes_nothing() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &[])).await.unwrap();
+    // Another history, with nothing in it, and its snapshots are short of what they claim.
+    cell.spoil_snapshots(true);
+    cell.load("us", 2, &[]);
+    let watches = |calls: &[Call]| calls.iter().filter(|call| matches!(call, Call::Watch { .. })).count();
+    cell.saw("two more tries to load it", |calls| watches(calls) >= 3).await;
+    assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["us:1".into()]));
+    cell.spoil_snapshots(false);
+    until(&registry, "the other history", |snapshot| {
+        snapshot.views()[0].position().is_some_and(|position| position.incarnation.ordinal() == 2)
+    })
+    .await;
+    assert_eq!(found(&registry, "mail"), (Outcome::None, Vec::new()));
+    // Its age is that of its bookmark: no reader sees it a day old in between.
+    assert!(registry.regions()[0].age.unwrap() < DEADLINE);
+}
+
+#[tokio::test]
+async fn i25_with_the_last_handle_the_watches_end() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[]);
+    cell.load("eu", 1, &[]);
+    let registry = Registry::connect(options(serving.url(), &["eu"])).await.unwrap();
+    registry.loaded(&region("eu")).await;
+    let clone = registry.clone();
+    drop(registry);
+    assert_eq!((clone.regions().len(), cell.watches()), (2, 2));
+    drop(clone);
+    let by = tokio::time::Instant::now() + DEADLINE;
+    while cell.watches() > 0 {
+        assert!(tokio::time::Instant::now() < by, "{} watches stayed open", cell.watches());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn f23_a_connection_that_fell_silent_is_left_within_fifteen_seconds() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let line = Line::to(serving.address).await;
+    let mut options = options(line.url(), &[]);
+    options.urls.push(serving.url());
+    let registry = Registry::connect(options).await.unwrap();
+    line.cut();
+    let cut = tokio::time::Instant::now();
+    cell.put("us", "ops/mail/2");
+    until(&registry, "the change, over the other address", |snapshot| count(snapshot, 0) == 2).await;
+    assert!(cut.elapsed() < Duration::from_secs(15), "it took {:?}", cut.elapsed());
+}
