@@ -256,7 +256,12 @@ impl View {
         if head.region != self.region {
             return Outcome::Superseded;
         }
+        let mut heard = heard;
         if let Some(loaded) = &self.loaded {
+            // Within one history a newer state is at least as young as the older one was known to be.
+            if head.position.incarnation == loaded.position.incarnation {
+                heard = heard.or(loaded.heard);
+            }
             match head.position.relation(&loaded.position) {
                 Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
                 Relation::NewerHistory
