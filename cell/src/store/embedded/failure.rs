@@ -1,0 +1,67 @@
+//! What redb's errors mean to a caller of the port.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionError};
+
+use crate::store::StoreError;
+
+/// A failure before the commit: the transaction is gone and nothing was written.
+pub(super) struct Failure(pub(super) StoreError);
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) if out_of_space(&error) => Self(StoreError::Full),
+            other => Self(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Storage(error) => error.into(),
+            other => Self(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+impl From<TransactionError> for Failure {
+    fn from(error: TransactionError) -> Self {
+        match error {
+            TransactionError::Storage(error) => error.into(),
+            other => Self(StoreError::Unavailable(other.to_string())),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self(error)
+    }
+}
+
+/// The commit itself failed: what reached the disk shows when the file is opened again.
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        Self(StoreError::Unknown(error.to_string()))
+    }
+}
+
+/// Opening failed. The path is named, because a person has to look there.
+pub(super) fn opening(path: &Path, error: DatabaseError) -> StoreError {
+    let path = path.display();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => {
+            StoreError::Unavailable(format!("{path} is in use by another process"))
+        }
+        DatabaseError::Storage(StorageError::Io(error)) if out_of_space(&error) => StoreError::Full,
+        other => StoreError::Unavailable(format!("{path}: {other}")),
+    }
+}
+
+fn out_of_space(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,234 @@
+//! The store on etcds that this file starts itself, because they need flags or company: three members, or little
+//! space.
+//!
+//! They are children and end with the test. The binary is the one that `infra/install.sh test` puts there.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rollcall_cell::store::contract::{commit, follow_until, put, within};
+use rollcall_cell::store::etcd::Etcd;
+use rollcall_cell::store::{Committed, Follow, Group, Op, Store, StoreError};
+use tempfile::TempDir;
+
+use super::etcds::free_base_port;
+
+struct Cluster {
+    members: Vec<Member>,
+    _folder: TempDir,
+}
+
+struct Member {
+    child: Child,
+    address: String,
+}
+
+fn tool(name: &str) -> PathBuf {
+    let tools = std::env::var_os("ROLLCALL_TOOLS")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.tools"), PathBuf::from);
+    let tool = tools.join("etcd/bin").join(name);
+    assert!(tool.exists(), "{} is missing: infra/install.sh test puts it there", tool.display());
+    tool
+}
+
+impl Cluster {
+    fn start(count: usize, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = free_base_port() + 400;
+        let port = |n: usize| base + 10 * u16::try_from(n).unwrap();
+        let peer = |n: usize| format!("http://127.0.0.1:{}", port(n) + 1);
+        let all: Vec<_> = (0..count).map(|n| format!("m{n}={}", peer(n))).collect();
+        let start = |n: usize| {
+            let address = format!("http://127.0.0.1:{}", port(n));
+            let child = Command::new(tool("etcd"))
+                .args(["--name", &format!("m{n}"), "--log-level", "error"])
+                .arg("--data-dir")
+                .arg(folder.path().join(n.to_string()))
+                .args(["--listen-client-urls", &address, "--advertise-client-urls", &address])
+                .args(["--listen-peer-urls", &peer(n), "--initial-advertise-peer-urls", &peer(n)])
+                .args(["--initial-cluster", &all.join(",")])
+                .args(flags)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            Member { child, address }
+        };
+        Self { members: (0..count).map(start).collect(), _folder: folder }
+    }
+
+    /// A store that asks this member first, once it answers.
+    async fn store(&self, first: usize) -> Etcd {
+        let mut addresses: Vec<_> = self.members.iter().map(|member| member.address.clone()).collect();
+        addresses.rotate_left(first);
+        let store = Etcd::connect(&addresses, "cluster");
+        within("the cluster answers", async {
+            while store.get("", None).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        // Reading may have moved on from a member that was not there yet.
+        Etcd::connect(&addresses, "cluster")
+    }
+
+    /// The member that leads.
+    fn leader(&self) -> usize {
+        let leads = |member: &Member| {
+            let status = etcdctl(&member.address, &["endpoint", "status", "--write-out", "fields"]);
+            let field = |name: &str| {
+                let label = format!("\"{name}\" : ");
+                status.lines().find_map(|line| line.strip_prefix(&label)).map(str::to_owned)
+            };
+            field("MemberID").is_some() && field("MemberID") == field("Leader")
+        };
+        self.members.iter().position(leads).unwrap()
+    }
+
+    fn kill(&mut self, n: usize) {
+        self.members[n].child.kill().unwrap();
+        self.members[n].child.wait().unwrap();
+    }
+
+    fn signal(&self, n: usize, signal: &str) {
+        let pid = self.members[n].child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // One that has ended already cannot be killed.
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+    }
+}
+
+fn etcdctl(address: &str, arguments: &[&str]) -> String {
+    let done = Command::new(tool("etcdctl")).args(["--endpoints", address]).args(arguments).output().unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Commits until one is done, and gives what came before it.
+async fn commit_until_done(store: &Etcd, key: &str) -> Vec<StoreError> {
+    let mut errors = Vec::new();
+    within("a commit is done again", async {
+        loop {
+            let group = Group { also: vec![put(key, "1")], ..Group::default() };
+            match store.commit(group).await {
+                Ok(Committed::Done { .. }) => break,
+                Ok(Committed::Fenced) => panic!("fenced"),
+                Err(error) => errors.push(error),
+            }
+        }
+    })
+    .await;
+    errors
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_leader_costs_no_commit_that_was_answered() {
+    let mut cluster = Cluster::start(3, &[]);
+    cluster.store(0).await;
+    let leader = cluster.leader();
+    let store = cluster.store(leader).await;
+    let tenure = within("the office", store.campaign("here")).await.unwrap();
+    let first = commit(&store, vec![put("before", "1")]).await;
+    let mut follow = within("a follower", store.follow(first)).await.unwrap();
+    follow_until(&mut follow, first).await;
+
+    cluster.kill(leader);
+    let errors = commit_until_done(&store, "after").await;
+    let harmless = |error: &StoreError| matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_));
+    assert!(errors.iter().all(harmless), "{errors:?}");
+    // Once the dead one has been left, nothing fails any more.
+    for n in 0..100 {
+        commit(&store, vec![put(&format!("k{n}"), "1")]).await;
+    }
+    let last = commit(&store, vec![put("last", "1")]).await;
+    let broken = within("the end of the watch", follow.next()).await;
+    assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
+    let mut follow = within("a follower", store.follow(first)).await.unwrap();
+    let keys: usize = follow_until(&mut follow, last).await.iter().map(|one| one.effects.len()).sum();
+    assert!(keys >= 103, "{keys}");
+    // The election of another leader is shorter than an office holds.
+    assert!(!tenure.lost.is_cancelled());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_member_is_left_after_one_call() {
+    let cluster = Cluster::start(3, &[]);
+    cluster.store(0).await;
+    let frozen = (cluster.leader() + 1) % 3;
+    let store = cluster.store(frozen).await;
+    let first = commit(&store, vec![put("a", "1")]).await;
+    cluster.signal(frozen, "STOP");
+
+    let group = Group { also: vec![put("a", "2")], ..Group::default() };
+    let began = Instant::now();
+    let answer = within("an answer", store.commit(group)).await;
+    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let began = Instant::now();
+    let last = commit(&store, vec![put("a", "3")]).await;
+    let mut follow = within("a follower", store.follow(first)).await.unwrap();
+    follow_until(&mut follow, last).await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    cluster.signal(frozen, "CONT");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_quorum_calls_end_and_a_watch_says_so() {
+    let mut cluster = Cluster::start(3, &[]);
+    cluster.store(0).await;
+    let store = cluster.store(0).await;
+    let tenure = within("the office", store.campaign("here")).await.unwrap();
+    let first = commit(&store, vec![put("a", "1")]).await;
+    let mut follow = within("a follower", store.follow(first)).await.unwrap();
+    follow_until(&mut follow, first).await;
+    cluster.kill(1);
+    cluster.kill(2);
+
+    let broken = loop {
+        if let Err(error) = within("the end of the watch", follow.next()).await {
+            break error;
+        }
+    };
+    assert!(matches!(broken, StoreError::Unavailable(_)), "{broken:?}");
+    within("the office is lost", tenure.lost.cancelled()).await;
+    let group = Group { also: vec![put("a", "2")], ..Group::default() };
+    let answer = within("an answer", store.commit(group)).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_) | StoreError::Unknown(_))), "{answer:?}");
+    let answer = within("an answer", store.get("a", None)).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_says_so_and_takes_writes_again_when_there_is_space() {
+    let cluster = Cluster::start(1, &["--quota-backend-bytes", "4194304"]);
+    let store = cluster.store(0).await;
+    let large = "x".repeat(500 * 1024);
+    within("the store is full", async {
+        loop {
+            let group = Group { also: vec![put("a", &large)], ..Group::default() };
+            match store.commit(group).await {
+                Err(StoreError::Full) => break,
+                // A busy machine may make etcd late.
+                Ok(Committed::Done { .. }) | Err(StoreError::Unknown(_) | StoreError::Unavailable(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+    let last = store.get("a", None).await.unwrap().0.unwrap().mod_revision;
+    // What the operator does.
+    within("the compaction", store.compact(last)).await.unwrap();
+    let address = &cluster.members[0].address;
+    etcdctl(address, &["defrag"]);
+    etcdctl(address, &["alarm", "disarm"]);
+    commit(&store, vec![Op::Remove("a".into())]).await;
+}
