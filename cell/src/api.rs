@@ -1,0 +1,68 @@
+//! The cell's two faces: HTTP with JSON, and gRPC, on the same use cases.
+//!
+//! Promises: a refusal means the same on both, because both read it from one table; what a reader is told is never
+//! older than the view it was read from. Never here: a decision about a registration, a lease or a state.
+
+mod grpc;
+mod http;
+mod reading;
+mod watching;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
+use rollcall_model::Clock;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::Service as _;
+
+use crate::regions::Regions;
+use crate::registrar::Registrar;
+
+/// What both faces are made of.
+#[derive(Clone)]
+pub struct Api {
+    /// The owners' use cases.
+    pub registrar: Registrar,
+    /// What readers read.
+    pub regions: Regions,
+    /// Time.
+    pub clock: Clock,
+    /// The failure domain that this process stands in.
+    pub zone: Option<String>,
+    /// Version of the build.
+    pub version: &'static str,
+    /// Commit of the build.
+    pub commit: &'static str,
+    /// Renders the figures.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Cancelled when the process stops: watches end then.
+    pub stopping: CancellationToken,
+}
+
+/// The HTTP face.
+pub fn http(api: Api) -> axum::Router {
+    http::router(Arc::new(api))
+}
+
+/// The gRPC face: Registrar, Discovery, health and reflection.
+#[must_use]
+pub fn grpc(api: Api) -> tonic::service::Routes {
+    grpc::routes(Arc::new(api))
+}
+
+/// Both faces at one address: what comes as `application/grpc` is answered as gRPC, everything else as HTTP.
+pub fn both(api: Api) -> axum::Router {
+    let api = Arc::new(api);
+    let grpc = grpc::routes(Arc::clone(&api)).into_axum_router();
+    let http = http::router(api);
+    // One dispatch by content type, not one merged table: so each face keeps its own answer to what it does not know.
+    axum::Router::new().fallback(move |request: Request| {
+        let mut face = if is_grpc(&request) { grpc.clone() } else { http.clone() };
+        async move { face.call(request).await }
+    })
+}
+
+fn is_grpc(request: &Request) -> bool {
+    request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}

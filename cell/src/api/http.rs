@@ -1,0 +1,83 @@
+//! HTTP with JSON: the routes, and what is said where there is none.
+
+mod agents;
+mod body;
+mod card;
+mod json;
+mod parameters;
+mod problem;
+mod process;
+mod registrations;
+mod report;
+mod subject;
+mod watch;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use axum::routing::{get, post};
+use rollcall_model::Code;
+
+use crate::api::Api;
+use crate::api::http::parameters::Parameters;
+use crate::refusal::Refusal;
+
+type Shared = Arc<Api>;
+type Answer = Result<Response, Refusal>;
+
+/// All routes of the HTTP face.
+pub(super) fn router(api: Shared) -> Router {
+    Router::new()
+        .route("/", get(root))
+        .route("/v1/registrations", post(registrations::register))
+        .route("/v1/renewals", post(registrations::renew_all))
+        .route(
+            "/v1/registrations/{namespace}/{name}/{instance}",
+            axum::routing::patch(registrations::update).delete(registrations::deregister),
+        )
+        .route(
+            "/v1/registrations/{namespace}/{name}/{instance}/lease",
+            get(registrations::lease).put(registrations::renew),
+        )
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{namespace}/{name}/{instance}", get(agents::get))
+        .route("/v1/agents/{namespace}/{name}/.well-known/agent-card.json", get(card::card))
+        .route("/v1/regions", get(agents::regions))
+        .route("/v1/removals", get(agents::removals))
+        .route("/v1/watch", get(watch::watch))
+        .route("/livez", get(process::live))
+        .route("/readyz", get(process::ready))
+        .route("/metrics", get(process::metrics))
+        .route("/version", get(process::version))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(api)
+}
+
+async fn nothing_here(uri: Uri) -> Refusal {
+    Refusal::new(Code::NotFound, format!("nothing is served at {}; GET / says what is", uri.path()))
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Refusal {
+    Refusal::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path()))
+}
+
+/// What to try next, for somebody who opened the address in a browser or with curl.
+async fn root(State(api): State<Shared>, parameters: Parameters) -> Answer {
+    parameters.close()?;
+    let region = api.regions.own();
+    Ok(process::text(format!(
+        "Rollcall {}: the registry of region {region}.\n\n\
+         Who is there:      curl $URL/v1/agents\n\
+         Which regions:     curl $URL/v1/regions\n\
+         What happens:      curl -N $URL/v1/watch\n\
+         Who went and why:  curl $URL/v1/removals\n\
+         Register:          curl -X POST $URL/v1/registrations -H 'content-type: application/json' \\\n\
+         \x20                    -d '{{\"id\": \"demo/hello\", \"endpoints\": [{{\"url\": \"http://127.0.0.1:8080/\"}}]}}'\n\
+         Keep it alive:     curl -X PUT $URL/v1/registrations/<id>/lease -H 'if-match: \"<epoch>\"'\n",
+        api.version,
+    )))
+}

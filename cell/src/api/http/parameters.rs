@@ -1,0 +1,196 @@
+//! Query parameters, taken one by one; what nobody took is refused.
+
+use axum::extract::{FromRequestParts, Query as Pairs};
+use axum::http::request::Parts;
+use rollcall_model::{Code, InstanceId, Invalid, Query, limits};
+
+use crate::api::reading::{self, Place};
+use crate::refusal::Refusal;
+use crate::regions::Which;
+
+/// The parameters of one request. Every fault is collected, so that the caller sees all of them at once.
+pub(super) struct Parameters {
+    left: Vec<(String, String)>,
+    found: Vec<Invalid>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Self::read(parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl Parameters {
+    fn read(query: &str) -> Result<Self, Refusal> {
+        let bad = |detail: String| Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]);
+        let uri = format!("/?{query}")
+            .parse()
+            .map_err(|error| bad(format!("the query cannot be read: {error}")))?;
+        let Pairs(left) = Pairs::<Vec<(String, String)>>::try_from_uri(&uri)
+            .map_err(|error| bad(format!("the query cannot be read: {error}")))?;
+        let mut found = Vec::new();
+        for (name, value) in &left {
+            // The decoder puts this character where the bytes are no text.
+            if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
+                found.push(Invalid::new(Code::InvalidParameter, name, "it is not UTF-8"));
+            }
+        }
+        Ok(Self { left, found })
+    }
+
+    /// Takes a parameter that may stand there once.
+    pub(super) fn one<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let mut values = Vec::new();
+        self.left.retain(|(other, value)| {
+            let is_it = other == name;
+            if is_it {
+                values.push(value.clone());
+            }
+            !is_it
+        });
+        let result = match values.as_slice() {
+            [] => return None,
+            [value] => parse(value),
+            _ => Err("it stands there twice".into()),
+        };
+        match result {
+            Ok(value) => Some(value),
+            Err(detail) => {
+                self.found.push(Invalid::new(Code::InvalidParameter, name, detail));
+                None
+            }
+        }
+    }
+
+    /// Takes a switch; the name alone switches it on.
+    pub(super) fn flag(&mut self, name: &str) -> bool {
+        let read = |value: &str| match value {
+            "" | "true" => Ok(true),
+            "false" => Ok(false),
+            other => Err(format!("{other:?} is neither true nor false")),
+        };
+        self.one(name, read).unwrap_or(false)
+    }
+
+    /// Takes the region asked.
+    pub(super) fn which(&mut self) -> Which {
+        self.one("region", |text| Which::parse(text).map_err(|finding| finding.detail)).unwrap_or_default()
+    }
+
+    /// Takes the page size.
+    pub(super) fn limit(&mut self) -> usize {
+        let read = |text: &str| {
+            // Digits alone: `parse` would take a plus sign too.
+            let digits = text.bytes().all(|b| b.is_ascii_digit());
+            reading::limit(text.parse().ok().filter(|_| digits).unwrap_or(0))
+        };
+        self.one("limit", read).unwrap_or(limits::PAGE_DEFAULT)
+    }
+
+    /// Takes the place where the page begins.
+    pub(super) fn place(&mut self) -> Option<Place> {
+        self.one("page_token", |text| Place::parse(text).ok_or_else(|| reading::foreign_token().detail))
+    }
+
+    /// Takes an id.
+    pub(super) fn id(&mut self) -> Option<InstanceId> {
+        self.one("id", |text| InstanceId::parse(text).map_err(|finding| finding.detail))
+    }
+
+    /// Takes everything that is a query's.
+    pub(super) fn query(&mut self) -> Query {
+        let mut query = Query::default();
+        let found = &mut self.found;
+        self.left.retain(|(name, value)| match query.set(name, value) {
+            Ok(is_query) => !is_query,
+            Err(finding) => {
+                found.push(finding);
+                false
+            }
+        });
+        query
+    }
+
+    /// Refuses a holder where the contract knows one: this version keeps an entry for each process.
+    pub(super) fn no_holder(&mut self) {
+        self.one("holder", |_| {
+            Err::<(), _>(
+                "this version of the registry keeps one entry per process: scope instance, no holder".into(),
+            )
+        });
+    }
+
+    /// Refuses what is wrong, and what nobody took.
+    pub(super) fn close(mut self) -> Result<(), Refusal> {
+        for (name, _) in self.left {
+            let detail = format!("{name:?} is no parameter here");
+            self.found.push(Invalid::new(Code::UnknownParameter, name, detail));
+        }
+        if self.found.is_empty() { Ok(()) } else { Err(Refusal::invalid(self.found)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(query: &str) -> Result<(Which, usize, Query), Vec<(Code, String)>> {
+        let mut parameters = Parameters::read(query).unwrap();
+        let asked = (parameters.which(), parameters.limit(), parameters.query());
+        parameters.close().map_err(|refusal| {
+            refusal.findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect::<Vec<_>>()
+        })?;
+        Ok(asked)
+    }
+
+    #[test]
+    fn a_whole_question_is_read() {
+        let text = "namespace=ops&capability=a:b:v1&capability=c:d:v2&tag=x&tag=y&version=%5E2.1%2C%20%3C3&\
+                    metadata.team=a%20b&region=all&limit=7";
+        let (which, limit, query) = closed(text).unwrap();
+        assert_eq!((which, limit), (Which::All, 7));
+        assert_eq!((query.capabilities.len(), query.tags.len()), (2, 2));
+        assert_eq!(query.metadata["team"], "a b");
+        assert_eq!(query.version.unwrap().to_string(), "^2.1, <3");
+    }
+
+    #[test]
+    fn nothing_asked_means_the_own_region_and_a_hundred() {
+        assert_eq!(closed("").unwrap(), (Which::Own, 100, Query::default()));
+    }
+
+    #[test]
+    fn every_fault_has_its_code_and_name() {
+        for (query, code, name) in [
+            ("limit=0", Code::InvalidParameter, "limit"),
+            ("limit=1001", Code::InvalidParameter, "limit"),
+            ("limit=%2B5", Code::InvalidParameter, "limit"),
+            ("limit=", Code::InvalidParameter, "limit"),
+            ("limit=5&limit=5", Code::InvalidParameter, "limit"),
+            ("region=US", Code::InvalidParameter, "region"),
+            ("region=own&region=all", Code::InvalidParameter, "region"),
+            ("kind=robot", Code::InvalidParameter, "kind"),
+            ("kind=agent&kind=tool", Code::InvalidParameter, "kind"),
+            ("name=A", Code::InvalidParameter, "name"),
+            ("version=two", Code::InvalidParameter, "version"),
+            ("zone=a%20b", Code::InvalidParameter, "zone"),
+            ("lifecycle=dead", Code::InvalidParameter, "lifecycle"),
+            ("capability=email.send", Code::InvalidCapability, "capability"),
+            ("metadata.=x", Code::UnknownParameter, "metadata."),
+            ("metadata.a=x&metadata.a=y", Code::InvalidParameter, "metadata.a"),
+            ("metadata.a=%FF", Code::InvalidParameter, "metadata.a"),
+            ("Namespace=a", Code::UnknownParameter, "Namespace"),
+            ("what=1", Code::UnknownParameter, "what"),
+            ("what", Code::UnknownParameter, "what"),
+        ] {
+            assert_eq!(closed(query).unwrap_err(), [(code, name.to_owned())], "{query}");
+        }
+    }
+
+    #[test]
+    fn all_faults_come_at_once() {
+        assert_eq!(closed("limit=0&kind=x&what=1").unwrap_err().len(), 3);
+    }
+}

@@ -1,0 +1,144 @@
+//! A refusal as `application/problem+json` (RFC 9457).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::random;
+use crate::refusal::Refusal;
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    code: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Finding<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<Current<'a>>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    pointer: &'a str,
+    detail: &'a str,
+}
+
+/// Who holds an instance, for the loser of an epoch.
+#[derive(Serialize)]
+pub(super) struct Current<'a> {
+    epoch: String,
+    endpoint: &'a str,
+}
+
+impl<'a> From<&'a crate::refusal::Current> for Current<'a> {
+    fn from(current: &'a crate::refusal::Current) -> Self {
+        Self { epoch: current.epoch.to_string(), endpoint: &current.endpoint }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = self.code;
+        let problem = Problem {
+            r#type: format!("urn:rollcall:error:{}", code.as_str()),
+            title: code.title(),
+            status: code.status(),
+            code: code.as_str(),
+            detail: &self.detail,
+            errors: self
+                .findings
+                .iter()
+                .map(|found| Finding { pointer: &found.pointer, detail: &found.detail })
+                .collect(),
+            current: self.current.as_ref().map(Current::from),
+        };
+        // Texts and numbers always have a JSON form; without a body the status still says it.
+        let mut response = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
+        *response.status_mut() =
+            StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if code.is_retryable() {
+            let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_seconds(wait, random::chance())));
+        }
+        response
+    }
+}
+
+/// Whole seconds, at least one, spread from the wait asked for up to three times that: those who were refused together
+/// must not come back together.
+fn retry_seconds(wait: Duration, chance: f64) -> u64 {
+    wait.mul_f64(1.0 + 2.0 * chance).as_secs().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rollcall_model::{Code, Epoch, Invalid};
+    use serde_json::{Value, json};
+
+    async fn parts(refusal: Refusal) -> (StatusCode, Option<String>, Value) {
+        let response = refusal.into_response();
+        let retry = response.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), 65_536).await.unwrap();
+        (status, retry, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[tokio::test]
+    async fn bad_input_names_each_place() {
+        let findings = vec![
+            Invalid::new(Code::InvalidId, "/id", "it is empty"),
+            Invalid::new(Code::InvalidBody, "/zone", "it is text"),
+        ];
+        let (status, retry, body) = parts(Refusal::invalid(findings)).await;
+        assert_eq!((status.as_u16(), retry), (400, None));
+        let expected = json!({
+            "type": "urn:rollcall:error:invalid_id", "title": "the id is outside the grammar", "status": 400,
+            "code": "invalid_id", "detail": "2 things are wrong; see errors",
+            "errors": [{"pointer": "/id", "detail": "it is empty"}, {"pointer": "/zone", "detail": "it is text"}],
+        });
+        assert_eq!(body, expected);
+    }
+
+    #[tokio::test]
+    async fn the_loser_of_an_epoch_is_told_the_winner() {
+        let current = crate::refusal::Current {
+            epoch: Epoch::new(1, rollcall_model::Revision(9)),
+            endpoint: "http://h:1/".into(),
+        };
+        let refusal = Refusal { current: Some(current), ..Refusal::new(Code::Superseded, "a newer one") };
+        let (status, _, body) = parts(refusal).await;
+        assert_eq!(status.as_u16(), 412);
+        assert_eq!(body["current"], json!({"epoch": "1099511627785", "endpoint": "http://h:1/"}));
+        assert!(body.get("errors").is_none());
+    }
+
+    #[tokio::test]
+    async fn every_refusal_under_load_says_when_to_come_back_and_no_other_does() {
+        for code in Code::ALL {
+            let (status, retry, body) = parts(Refusal::new(code, "x")).await;
+            assert_eq!(status.as_u16(), code.status());
+            assert_eq!(body["code"], code.as_str());
+            let seconds = retry.map(|text| text.parse::<u64>().unwrap());
+            assert_eq!(seconds.is_some(), matches!(code.status(), 429 | 503), "{code:?}");
+            assert!(seconds.is_none_or(|seconds| (1..=3).contains(&seconds)));
+        }
+    }
+
+    #[test]
+    fn waits_are_whole_seconds_and_spread() {
+        assert_eq!(retry_seconds(Duration::from_millis(1), 0.0), 1);
+        assert_eq!(retry_seconds(Duration::from_secs(2), 0.0), 2);
+        assert_eq!(retry_seconds(Duration::from_secs(2), 0.99), 5);
+    }
+}

@@ -1,0 +1,63 @@
+//! What the process says about itself.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use rollcall_model::Code;
+use serde_json::json;
+
+use crate::api::http::parameters::Parameters;
+use crate::api::http::{Answer, Shared};
+use crate::refusal::Refusal;
+use crate::regions::Which;
+
+pub(super) fn text(text: String) -> Response {
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+/// The process answers. It depends on nothing else.
+pub(super) async fn live(parameters: Parameters) -> Answer {
+    parameters.close()?;
+    Ok(text("live\n".into()))
+}
+
+/// The own region's state can be served; green also while the store is away.
+pub(super) async fn ready(State(api): State<Shared>, mut parameters: Parameters) -> Answer {
+    let verbose = parameters.flag("verbose");
+    parameters.close()?;
+    if api.stopping.is_cancelled() {
+        return Err(Refusal::new(Code::Draining, "the process is shutting down"));
+    }
+    if !api.regions.can_serve() {
+        let detail = format!("the state of {} is not loaded yet", api.regions.own());
+        return Err(Refusal::new(Code::ViewNotLoaded, detail));
+    }
+    if !verbose {
+        return Ok(text("ready\n".into()));
+    }
+    let now = api.clock.now();
+    let mut lines = String::from("ready\n");
+    for view in api.regions.now(&Which::All)? {
+        let own = view.region() == api.regions.own();
+        let role = if own { "own" } else { "view, not needed to be ready" };
+        lines += &format!("{} ({role}): {}\n", view.region(), view.freshness(now).as_str());
+    }
+    let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
+    lines += &format!("keeper (not needed to be ready): {office}\n");
+    Ok(text(lines))
+}
+
+/// The figures, for Prometheus.
+pub(super) async fn metrics(State(api): State<Shared>, parameters: Parameters) -> Answer {
+    parameters.close()?;
+    Ok(([(CONTENT_TYPE, rollcall_runtime::meter::CONTENT_TYPE)], (api.metrics)()).into_response())
+}
+
+/// Which build this is.
+pub(super) async fn version(State(api): State<Shared>, parameters: Parameters) -> Answer {
+    parameters.close()?;
+    let region = api.regions.own().as_str();
+    Ok(Json(json!({"version": api.version, "commit": api.commit, "region": region, "role": "cell"}))
+        .into_response())
+}

@@ -1,0 +1,159 @@
+//! What readers ask, over one view or all of them; pure, and the same for both faces.
+//!
+//! Promises: an answer comes from views as they were at one moment; a view that was never loaded is said to be so and
+//! never counts as empty.
+
+use std::sync::Arc;
+
+use rollcall_model::{
+    Code, InstanceId, Invalid, Position, Query, Region, Registration, Removal, View, limits,
+};
+
+use crate::refusal::Refusal;
+
+/// One page of a list.
+pub(super) struct Listing {
+    /// Registrations in order of region (the own one first) and id, each with its region.
+    pub agents: Vec<(Region, Arc<Registration>)>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Place>,
+}
+
+/// A place in a list: the last entry shown. Entries that come or go elsewhere do not move it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    region: Region,
+    id: InstanceId,
+}
+
+impl Place {
+    /// The token: opaque to callers, safe in a URL.
+    pub(super) fn token(&self) -> String {
+        use std::fmt::Write as _;
+        format!("{} {}", self.region, self.id).bytes().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+
+    /// Reads a token of ours.
+    pub(super) fn parse(token: &str) -> Option<Self> {
+        let pairs = token.as_bytes().chunks(2);
+        let bytes: Option<Vec<u8>> = pairs
+            .map(|pair| match pair {
+                [high, low] => Some(digit(*high)? * 16 + digit(*low)?),
+                _ => None,
+            })
+            .collect();
+        let text = String::from_utf8(bytes?).ok()?;
+        let (region, id) = text.split_once(' ')?;
+        Some(Self { region: Region::parse(region).ok()?, id: InstanceId::parse(id).ok()? })
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The refusal of a token that is not ours.
+pub(super) fn foreign_token() -> Invalid {
+    let detail = "it is no token of this list: take next_page_token as it was given, with the same region";
+    Invalid::new(Code::InvalidParameter, "page_token", detail)
+}
+
+/// Cuts a page out of the views.
+///
+/// # Errors
+/// A place in a region that is not asked for.
+pub(super) fn list(
+    views: &[Arc<View>],
+    query: &Query,
+    limit: usize,
+    from: Option<&Place>,
+) -> Result<Listing, Refusal> {
+    let first = match from {
+        None => 0,
+        Some(place) => views
+            .iter()
+            .position(|view| view.region() == &place.region)
+            .ok_or_else(|| Refusal::invalid(vec![foreign_token()]))?,
+    };
+    let mut agents: Vec<(Region, Arc<Registration>)> = Vec::new();
+    for (at, view) in views.iter().enumerate().skip(first) {
+        let after = from.filter(|_| at == first).map(|place| place.id.as_str());
+        for registration in view.state().into_iter().flat_map(|state| state.select(query, after)) {
+            if agents.len() == limit {
+                let next = agents
+                    .last()
+                    .map(|(region, last)| Place { region: region.clone(), id: last.declared.id.clone() });
+                return Ok(Listing { agents, next });
+            }
+            agents.push((view.region().clone(), Arc::clone(registration)));
+        }
+    }
+    Ok(Listing { agents, next: None })
+}
+
+/// Finds one registration: the first view that has it.
+///
+/// # Errors
+/// None has it; or, if one of them was never loaded, nobody knows.
+pub(super) fn find(views: &[Arc<View>], id: &InstanceId) -> Result<(Region, Arc<Registration>), Refusal> {
+    for view in views {
+        if let Some(registration) = view.state().and_then(|state| state.get(id.as_str())) {
+            return Ok((view.region().clone(), Arc::clone(registration)));
+        }
+    }
+    Err(nowhere(views, format!("{id} is registered nowhere that was asked")))
+}
+
+/// The refusal when nothing was found: not found, or not known.
+pub(super) fn nowhere(views: &[Arc<View>], detail: String) -> Refusal {
+    match views.iter().find(|view| view.state().is_none()) {
+        None => Refusal::new(Code::NotFound, detail),
+        Some(view) => {
+            let region = view.region();
+            Refusal::new(Code::ViewNotLoaded, format!("{region} was never loaded here, so nobody can say"))
+        }
+    }
+}
+
+/// One removal, with where it happened.
+pub(super) struct Gone {
+    /// In which region.
+    pub region: Region,
+    /// What happened.
+    pub removal: Arc<Removal>,
+    /// In which history, as far as this holder knows.
+    pub position: Option<Position>,
+}
+
+/// The newest removals of all views.
+pub(super) fn removals(views: &[Arc<View>], id: Option<&InstanceId>, limit: usize) -> Vec<Gone> {
+    let mut gone: Vec<Gone> = Vec::new();
+    for view in views {
+        let newest = view.removals().iter().rev().filter(|removal| id.is_none_or(|id| &removal.id == id));
+        gone.extend(newest.take(limit).map(|removal| Gone {
+            region: view.region().clone(),
+            removal: Arc::clone(removal),
+            position: view.position().map(|now| Position::new(now.incarnation.clone(), removal.revision)),
+        }));
+    }
+    // Between regions there is nothing but the wall clock; at one time the order stays the history's.
+    gone.sort_by_key(|gone| std::cmp::Reverse(gone.removal.at));
+    gone.truncate(limit);
+    gone
+}
+
+/// Reads a page size.
+pub(super) fn limit(number: usize) -> Result<usize, String> {
+    if (1..=limits::PAGE_MAX).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("it is 1-{}", limits::PAGE_MAX))
+    }
+}

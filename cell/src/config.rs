@@ -1,0 +1,153 @@
+//! The cell's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use rollcall_model::{Region, Zone};
+use serde::Deserialize;
+
+/// A cell's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellConfig {
+    /// The region whose registrations this cell alone accepts.
+    pub region: String,
+    /// The failure domain this process stands in.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// Where the disk copies are, and the embedded store.
+    pub data_dir: PathBuf,
+    /// Addresses to listen on.
+    pub listen: Listen,
+    /// The store.
+    pub store: StoreConfig,
+    /// Other regions, each followed from this region's replicator.
+    #[serde(default)]
+    pub view: Vec<ViewConfig>,
+    /// Who may call.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+}
+
+/// Addresses to listen on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// HTTP (and gRPC by content type).
+    pub http: String,
+    /// gRPC alone.
+    pub grpc: String,
+}
+
+/// The store.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Which one.
+    pub kind: StoreKind,
+    /// etcd's client URLs; every member's, so that one may be down.
+    #[serde(default)]
+    pub endpoints: Vec<String>,
+}
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreKind {
+    /// etcd 3.6 or newer.
+    Etcd,
+    /// A file under `data_dir`, for one machine.
+    Embedded,
+}
+
+/// A remote region.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewConfig {
+    /// Its name.
+    pub region: String,
+    /// This region's replicator.
+    pub source: String,
+}
+
+/// Who may call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// `none`: everybody who can connect.
+    pub mode: AuthMode,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMode {
+    /// They do not.
+    None,
+}
+
+/// A configuration that is well-formed and cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct Unusable {
+    /// The key.
+    pub key: String,
+    /// What is wrong and what to do.
+    pub why: String,
+}
+
+impl CellConfig {
+    /// Checks what the types cannot say.
+    ///
+    /// # Errors
+    /// The first key that cannot work.
+    pub fn check(&self) -> Result<(), Unusable> {
+        let bad = |key: &str, why: String| Unusable { key: key.into(), why };
+        Region::parse(&self.region).map_err(|finding| bad("region", finding.detail))?;
+        if let Some(zone) = &self.zone {
+            Zone::parse(zone).map_err(|finding| bad("zone", finding.detail))?;
+        }
+        for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
+            let is_loopback = match address.parse::<SocketAddr>() {
+                Ok(address) => address.ip().is_loopback(),
+                Err(_) => address.starts_with("localhost:"),
+            };
+            if !is_loopback && self.auth.is_none() {
+                let why = format!(
+                    "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may write"
+                );
+                return Err(bad(key, why));
+            }
+        }
+        if self.store.kind == StoreKind::Etcd && self.store.endpoints.is_empty() {
+            return Err(bad(
+                "store.endpoints",
+                "etcd needs at least one client URL, as in http://127.0.0.1:2379".into(),
+            ));
+        }
+        for endpoint in &self.store.endpoints {
+            if endpoint.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).is_none() {
+                return Err(bad(
+                    "store.endpoints",
+                    format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"),
+                ));
+            }
+        }
+        let mut seen = vec![self.region.as_str()];
+        for (at, view) in self.view.iter().enumerate() {
+            let key = format!("view.{at}.region");
+            Region::parse(&view.region).map_err(|finding| bad(&key, finding.detail))?;
+            if seen.contains(&view.region.as_str()) {
+                return Err(bad(&key, format!("{} is the own region or stands there twice", view.region)));
+            }
+            seen.push(&view.region);
+            if tonic::transport::Endpoint::from_shared(view.source.clone()).is_err()
+                || !view.source.contains("://")
+            {
+                let why = format!("{:?} is no URL, as in http://127.0.0.1:7500", view.source);
+                return Err(bad(&format!("view.{at}.source"), why));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! The registry of one region: store, registrar, keeper, replica, and the views of other regions.
+//!
+//! Promises: it alone accepts its region's registrations; reads need neither the store nor another region. Never
+//! here: Kafka, the client, the replicator; cell and replicator meet on the wire.
+
+pub mod api;
+pub mod config;
+pub mod disk;
+pub mod founding;
+pub mod group;
+pub mod keeper;
+pub mod metrics;
+pub mod random;
+pub mod refusal;
+pub mod regions;
+pub mod registrar;
+pub mod replica;
+mod run;
+pub mod store;
+pub mod translate;
+pub mod views;
+
+pub use run::{Running, Start, StartError, run};

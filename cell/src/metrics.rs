@@ -1,0 +1,59 @@
+//! The cell's figures: read from what is there when somebody asks.
+
+use rollcall_model::{Clock, View};
+use rollcall_runtime::meter::{AsyncInstrument, KeyValue, Metrics};
+
+use crate::keeper::KeeperHandle;
+use crate::regions::{Regions, Which};
+
+/// Registers all gauges of a cell. Attributes are closed sets: regions of the configuration, never an id.
+pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clock: &Clock) {
+    let per_view = |read: fn(&View, &Clock) -> Option<f64>| {
+        let (regions, clock) = (regions.clone(), clock.clone());
+        move |gauge: &dyn AsyncInstrument<f64>| {
+            for view in regions.now(&Which::All).unwrap_or_default() {
+                if let Some(value) = read(&view, &clock) {
+                    gauge.observe(value, &[KeyValue::new("region", view.region().as_str().to_owned())]);
+                }
+            }
+        }
+    };
+    metrics.observable_gauge(
+        "rollcall.cell.view.age",
+        "s",
+        "Time since the region's state was last known to be its head.",
+        per_view(|view, clock| view.age(clock.now()).map(|age| age.as_secs_f64())),
+    );
+    metrics.observable_gauge(
+        "rollcall.cell.view.registrations",
+        "{registration}",
+        "Registrations in the region's state.",
+        per_view(|view, _| view.state().map(|state| count(state.count()))),
+    );
+    metrics.observable_gauge(
+        "rollcall.cell.view.resyncs",
+        "{resync}",
+        "Times the region's state was replaced by a snapshot since the process started.",
+        per_view(|view, _| Some(count(view.resyncs()))),
+    );
+    let handle = keeper.clone();
+    metrics.observable_gauge(
+        "rollcall.cell.lease.kept",
+        "{lease}",
+        "Leases that this process keeps; 0 when it is not the keeper.",
+        move |gauge| gauge.observe(count(handle.leases()), &[]),
+    );
+    let handle = keeper.clone();
+    metrics.observable_gauge(
+        "rollcall.cell.keeper.office",
+        "1",
+        "1 while this process is the region's keeper.",
+        move |gauge| gauge.observe(if handle.term().is_some() { 1.0 } else { 0.0 }, &[]),
+    );
+}
+
+/// Gauges are floating point; counts below 2^53 are exact.
+#[allow(clippy::cast_precision_loss)]
+const fn count(number: u64) -> f64 {
+    number as f64
+}

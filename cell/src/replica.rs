@@ -1,0 +1,326 @@
+//! The own region's state, kept up with the store.
+//!
+//! Loads by pages pinned to one revision, then follows. Whenever the connection breaks it proves that the store still
+//! holds the same history before it goes on (a restored backup must not pass for it), and while it reloads it does
+//! not claim to be current: the view keeps its last state and only its age grows (I20).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_model::{
+    Backoff, Bookmark, Clock, Delta, Heard, Incarnation, InstanceId, Outcome, Position, Region, Revision,
+    Snapshot, State, View,
+};
+use rollcall_proto::store::Beat;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::disk;
+use crate::founding::{self, Founding};
+use crate::keeper::KeeperHandle;
+use crate::random;
+use crate::store::keys::{self, Key};
+use crate::store::{Entry, Follow, Happened, Store, StoreError, limits};
+use crate::translate::{join, translate};
+
+/// How often the state is written to disk, at most: a crash costs that much history, never the state.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+
+/// The task.
+pub struct Replica<S> {
+    store: Arc<S>,
+    view: View,
+    beat: Option<(Beat, Revision)>,
+    published: watch::Sender<Arc<View>>,
+    founding: watch::Sender<Option<Arc<Founding>>>,
+    keeper: KeeperHandle,
+    clock: Clock,
+    file: Option<PathBuf>,
+    foreign: u64,
+}
+
+/// Why following ended.
+enum Ended {
+    /// The connection broke; prove the lineage and go on.
+    Broken(StoreError),
+    /// The store declared another history.
+    Refounded,
+    /// The history between is gone, or the state is not to be trusted.
+    Reload(&'static str),
+}
+
+impl<S: Store> Replica<S> {
+    /// A replica that begins with the disk copy, if there is one.
+    pub async fn open(
+        store: Arc<S>,
+        region: Region,
+        published: watch::Sender<Arc<View>>,
+        founding: watch::Sender<Option<Arc<Founding>>>,
+        keeper: KeeperHandle,
+        clock: Clock,
+        file: Option<PathBuf>,
+    ) -> Self {
+        let mut view = View::new(region);
+        let mut beat = None;
+        if let Some(saved) = disk::load(file.clone(), view.region()).await {
+            beat.clone_from(&saved.beat);
+            disk::install(&mut view, saved, &clock);
+            published.send_replace(Arc::new(view.clone()));
+        }
+        Self { store, view, beat, published, founding, keeper, clock, file, foreign: 0 }
+    }
+
+    /// Runs until cancelled; saves the state at the end.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
+        let mut reload = self.view.position().is_none().then_some("started");
+        loop {
+            let ended = tokio::select! {
+                () = cancel.cancelled() => break,
+                ended = self.connected(reload, &mut saver, &mut backoff) => ended,
+            };
+            match ended {
+                Ended::Broken(error) => {
+                    tracing::warn!(region = %self.view.region(), %error, "store away; serving the last state");
+                    reload = self.view.position().is_none().then_some("started");
+                    let wait = backoff.next(random::chance());
+                    tokio::select! {
+                        () = cancel.cancelled() => break,
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                }
+                Ended::Refounded => reload = Some("new_incarnation"),
+                Ended::Reload(reason) => reload = Some(reason),
+            }
+        }
+        saver.save_now(&self.view, self.beat.as_ref(), &self.clock).await;
+    }
+
+    async fn connected(
+        &mut self,
+        reload: Option<&'static str>,
+        saver: &mut disk::Saver,
+        backoff: &mut Backoff,
+    ) -> Ended {
+        match self.try_connected(reload, saver, backoff).await {
+            Ok(ended) => ended,
+            Err(StoreError::Compacted(_)) => Ended::Reload("history_passed"),
+            Err(error) => Ended::Broken(error),
+        }
+    }
+
+    async fn try_connected(
+        &mut self,
+        reload: Option<&'static str>,
+        saver: &mut disk::Saver,
+        backoff: &mut Backoff,
+    ) -> Result<Ended, StoreError> {
+        let known = self.view.position().map_or(0, |position| position.incarnation.ordinal());
+        let (founding, head) = founding::read_or_found(&*self.store, known, random::id).await?;
+        let same = self.view.position().is_some_and(|p| p.incarnation == founding.incarnation);
+        if same && !self.same_lineage(head, reload).await? {
+            tracing::error!(region = %self.view.region(), "the store holds another history than before; founding a new incarnation");
+            let ordinal = founding.incarnation.ordinal().max(known) + 1;
+            founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
+            return Ok(Ended::Refounded);
+        }
+        if !same && known > founding.incarnation.ordinal() {
+            // An older history came back (a backup): its epochs must not be handed out again (I03).
+            tracing::error!(region = %self.view.region(), "the store went back to an older history; founding a new incarnation");
+            founding::found(&*self.store, founding.revision, known + 1, &random::id()).await?;
+            return Ok(Ended::Refounded);
+        }
+        let reason = if same { reload } else { Some(reload.unwrap_or("new_incarnation")) };
+        let from = match (reason, self.view.position()) {
+            (None, Some(position)) => position.revision,
+            (reason, _) => self.load(&founding.incarnation, reason.unwrap_or("started")).await?,
+        };
+        let mut follow = self.store.follow(Revision(from.0 + 1)).await?;
+        self.founding.send_replace(Some(Arc::new(founding.clone())));
+        loop {
+            let happened = tokio::select! {
+                happened = follow.next() => happened?,
+                () = saver.due() => {
+                    saver.save_now(&self.view, self.beat.as_ref(), &self.clock).await;
+                    continue;
+                }
+            };
+            backoff.reset();
+            if let Some(ended) = self.take_in(&founding.incarnation, &happened) {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// The beat at the last applied position is what it was, and the head has not gone back.
+    ///
+    /// Before a reload the beat need not be readable (it may be compacted away): nobody is served deltas across a
+    /// reload, so the head alone is asked.
+    async fn same_lineage(&self, head: Revision, reload: Option<&str>) -> Result<bool, StoreError> {
+        let Some(position) = self.view.position() else { return Ok(true) };
+        if head < position.revision {
+            return Ok(false);
+        }
+        if reload.is_some() {
+            return Ok(true);
+        }
+        match self.store.get(keys::BEAT, Some(position.revision)).await {
+            Ok((entry, _)) => {
+                let found = entry.map(|entry| (entry.value, entry.mod_revision));
+                let known =
+                    self.beat.as_ref().map(|(beat, at)| (rollcall_proto::store::encode_beat(beat), *at));
+                Ok(found == known)
+            }
+            Err(StoreError::Ahead(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads everything at one revision and installs it.
+    async fn load(
+        &mut self,
+        incarnation: &Incarnation,
+        reason: &'static str,
+    ) -> Result<Revision, StoreError> {
+        let (owned, at) = self.read_all(keys::OWNED, None).await?;
+        let (registrations, at) = self.read_all(keys::REGISTRATIONS, Some(at)).await?;
+        let (beat, _) = self.store.get(keys::BEAT, Some(at)).await?;
+        let owned: BTreeMap<InstanceId, Entry> = owned
+            .into_iter()
+            .filter_map(|entry| match keys::parse(&entry.key) {
+                Key::Owned(id) => Some((id, entry)),
+                _ => None,
+            })
+            .collect();
+        let mut state = State::default();
+        for entry in registrations {
+            let id = match keys::parse(&entry.key) {
+                Key::Registration(id) => id,
+                _ => {
+                    self.count_foreign(&entry.key);
+                    continue;
+                }
+            };
+            match join(&id, &entry, owned.get(&id)) {
+                Some(registration) => drop(state.put(Arc::new(registration))),
+                None => self.count_foreign(&entry.key),
+            }
+        }
+        self.beat = beat.and_then(|entry| {
+            rollcall_proto::store::decode_beat(&entry.value).ok().map(|beat| (beat, entry.mod_revision))
+        });
+        let position = Position::new(incarnation.clone(), at);
+        let snapshot = Snapshot::of(self.view.region().clone(), position, state);
+        let heard = Heard { at: self.clock.now(), age: Duration::ZERO };
+        let outcome = self.view.install(snapshot, Some(heard), reason, self.clock.wall());
+        if outcome != Outcome::Applied {
+            // A pinned read at the head of a proved history cannot be older than what was applied of it.
+            return Err(StoreError::Unavailable(format!(
+                "the state read at {at} is older than what is known"
+            )));
+        }
+        tracing::info!(region = %self.view.region(), count = self.view.state().map_or(0, State::count), %at, reason, "replica loaded");
+        self.publish();
+        Ok(at)
+    }
+
+    async fn read_all(
+        &self,
+        prefix: &str,
+        pinned: Option<Revision>,
+    ) -> Result<(Vec<Entry>, Revision), StoreError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut at = pinned;
+        loop {
+            let after = entries.last().map(|entry| entry.key.clone());
+            let page = self.store.list(prefix, after.as_deref(), at, limits::PAGE_ENTRIES).await?;
+            at = Some(page.at);
+            entries.extend(page.entries);
+            if !page.more {
+                return Ok((entries, page.at));
+            }
+        }
+    }
+
+    /// Applies whole revisions; publishes once.
+    fn take_in(&mut self, incarnation: &Incarnation, happened: &[Happened]) -> Option<Ended> {
+        let mut ended = None;
+        let mut deltas = Vec::new();
+        for revision in happened {
+            let (Some(state), Some(changed)) = (self.view.state(), self.view.changed().cloned()) else {
+                return Some(Ended::Reload("started"));
+            };
+            let meaning = translate(incarnation, state, revision);
+            if meaning.refounded {
+                ended = Some(Ended::Refounded);
+                break;
+            }
+            for key in &meaning.foreign {
+                self.count_foreign(key);
+            }
+            if !meaning.changes.is_empty() {
+                let delta = Arc::new(Delta {
+                    region: self.view.region().clone(),
+                    from: changed,
+                    to: Position::new(incarnation.clone(), revision.revision),
+                    changes: meaning.changes,
+                });
+                match self.view.apply(&delta) {
+                    Outcome::Applied => deltas.push(delta),
+                    Outcome::Duplicate => {}
+                    Outcome::Gap | Outcome::Superseded | Outcome::Diverged => {
+                        ended = Some(Ended::Reload("gap"));
+                        break;
+                    }
+                }
+            }
+            if let Some(beat) = meaning.beat {
+                self.heard_beat(incarnation, beat);
+            }
+        }
+        let upto = happened.last().filter(|_| ended.is_none()).map(|last| last.revision);
+        if let Some(upto) = upto {
+            self.nothing_more_until(incarnation, upto);
+        }
+        self.keeper.follow(&deltas, upto, || self.publish());
+        ended
+    }
+
+    /// The keeper's beat: up to its revision this state is complete, as of now.
+    fn heard_beat(&mut self, incarnation: &Incarnation, beat: (Beat, Revision)) {
+        let position = Position::new(incarnation.clone(), beat.1);
+        self.beat = Some(beat);
+        self.mark(position, Duration::ZERO);
+    }
+
+    /// The state is complete up to here; that does not make it younger.
+    fn nothing_more_until(&mut self, incarnation: &Incarnation, revision: Revision) {
+        let age = self.view.age(self.clock.now()).unwrap_or_default();
+        self.mark(Position::new(incarnation.clone(), revision), age);
+    }
+
+    fn mark(&mut self, position: Position, age: Duration) {
+        let (Some(state), Some(changed)) = (self.view.state(), self.view.changed()) else { return };
+        let bookmark = Bookmark {
+            region: self.view.region().clone(),
+            from: changed.clone(),
+            position,
+            count: state.count(),
+            digest: state.digest(),
+            age,
+        };
+        self.view.mark(&bookmark, self.clock.now());
+    }
+
+    fn publish(&self) {
+        self.published.send_replace(Arc::new(self.view.clone()));
+    }
+
+    fn count_foreign(&mut self, key: &str) {
+        self.foreign += 1;
+        tracing::warn!(key, count = self.foreign, "a key or value in the store is not ours; ignored");
+    }
+}

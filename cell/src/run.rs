@@ -1,0 +1,174 @@
+//! How the parts of a cell are wired.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_model::{Clock, Region, View};
+use rollcall_runtime::files;
+use rollcall_runtime::meter::Metrics;
+use rollcall_runtime::tasks::Tasks;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::api::{self, Api};
+use crate::config::{CellConfig, Unusable};
+use crate::group::{self, Groups};
+use crate::keeper::{Keeper, KeeperHandle};
+use crate::regions::Regions;
+use crate::registrar::Registrar;
+use crate::replica::Replica;
+use crate::store::Store;
+use crate::views::RemoteView;
+
+/// What a cell needs from its process.
+pub struct Start {
+    /// Checked by [`run`].
+    pub config: CellConfig,
+    /// Time.
+    pub clock: Clock,
+    /// Owner of all tasks; cancelling it stops the cell.
+    pub tasks: Tasks,
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Bound already, so that a taken port is known before anything starts.
+    pub http: TcpListener,
+    /// The same for gRPC.
+    pub grpc: TcpListener,
+    /// Whether disk copies are kept; `rollcall dev` without a data directory keeps none.
+    pub keep_on_disk: bool,
+}
+
+/// A cell that listens.
+#[derive(Clone)]
+pub struct Running {
+    /// HTTP, and gRPC by content type.
+    pub http: SocketAddr,
+    /// gRPC alone.
+    pub grpc: SocketAddr,
+    /// What it serves.
+    pub regions: Regions,
+    /// The leases.
+    pub keeper: KeeperHandle,
+    /// The owners' use cases, for callers in the same process.
+    pub registrar: Registrar,
+}
+
+/// Why a cell does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] Unusable),
+    /// The data directory cannot be used.
+    #[error("data_dir: {0}")]
+    DataDir(String),
+    /// A listener is gone.
+    #[error("listener: {0}")]
+    Listener(#[from] std::io::Error),
+}
+
+/// Starts a cell. It listens when this returns; the rest goes on in its tasks, also while the store is away.
+///
+/// # Errors
+/// A configuration or data directory that cannot be used.
+pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError> {
+    let Start { config, clock, tasks, metrics, http, grpc, keep_on_disk } = start;
+    config.check()?;
+    let own = region(&config.region)?;
+    let store = Arc::new(store);
+    let cancel = tasks.cancelled();
+    if keep_on_disk {
+        let lock =
+            files::lock_dir(&config.data_dir).map_err(|error| StartError::DataDir(error.to_string()))?;
+        // Held until the process stops its tasks: two cells on one directory would mix.
+        let stopped = cancel.clone();
+        tasks.spawn("data_dir_lock", async move {
+            stopped.cancelled().await;
+            drop(lock);
+        });
+    }
+    let file = |name: String| keep_on_disk.then(|| config.data_dir.join(name));
+
+    let keeper = KeeperHandle::new(clock.clone());
+    let (founding_tx, founding) = watch::channel(None);
+    let (own_tx, own_view) = watch::channel(Arc::new(View::new(own.clone())));
+    let mut views = BTreeMap::from([(own.clone(), own_view.clone())]);
+
+    let replica = Replica::open(
+        Arc::clone(&store),
+        own.clone(),
+        own_tx,
+        founding_tx,
+        keeper.clone(),
+        clock.clone(),
+        file(format!("replica.{own}.state")),
+    )
+    .await;
+    tasks.spawn("replica", replica.run(cancel.clone()));
+
+    for view in &config.view {
+        let remote = region(&view.region)?;
+        let source = tonic::transport::Endpoint::from_shared(view.source.clone())
+            .map_err(|error| Unusable { key: "view.source".into(), why: error.to_string() })?
+            .connect_timeout(Duration::from_secs(2))
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .keep_alive_timeout(Duration::from_secs(5));
+        let (published, receiver) = watch::channel(Arc::new(View::new(remote.clone())));
+        let file = file(format!("view.{remote}.state"));
+        let view = RemoteView::open(remote.clone(), source, published, clock.clone(), file).await;
+        tasks.spawn("remote_view", view.run(cancel.clone()));
+        views.insert(remote, receiver);
+    }
+    let regions = Regions::new(own.clone(), views);
+
+    let (groups, submissions) = Groups::new();
+    tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, clock.clone()));
+    let grpc_at = grpc.local_addr()?;
+    let task = Keeper {
+        store,
+        candidate: format!("http://{grpc_at}"),
+        handle: keeper.clone(),
+        view: own_view.clone(),
+        founding: founding.clone(),
+        clock: clock.clone(),
+    };
+    tasks.spawn("keeper", task.run(cancel.clone()));
+
+    let registrar =
+        Registrar { groups, view: own_view, keeper: keeper.clone(), founding, clock: clock.clone() };
+    crate::metrics::register(&metrics, &regions, &keeper, &clock);
+    let api = Api {
+        registrar: registrar.clone(),
+        regions: regions.clone(),
+        clock,
+        zone: config.zone.clone(),
+        version: rollcall_runtime::build_info::VERSION,
+        commit: rollcall_runtime::build_info::COMMIT,
+        metrics: Arc::new(move || metrics.render()),
+        stopping: cancel.clone(),
+    };
+    let http_at = http.local_addr()?;
+    let both = api::both(api.clone());
+    let stopping = cancel.clone();
+    tasks.spawn("http", async move {
+        let served = axum::serve(http, both).with_graceful_shutdown(stopping.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "http stopped");
+        }
+    });
+    let routes = api::grpc(api).into_axum_router();
+    tasks.spawn("grpc", async move {
+        let served = axum::serve(grpc, routes).with_graceful_shutdown(cancel.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "grpc stopped");
+        }
+    });
+    tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");
+    Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
+}
+
+fn region(text: &str) -> Result<Region, Unusable> {
+    Region::parse(text).map_err(|finding| Unusable { key: "region".into(), why: finding.detail })
+}

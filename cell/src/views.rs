@@ -1,0 +1,126 @@
+//! Views of other regions, followed from this region's replicator over the wire.
+//!
+//! A dead replicator, a dead Kafka or a dead region leaves the last copy in place, with its age (I36). Never here: a
+//! write to any store (I35).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_model::{Backoff, Clock, Follower, Next, Region, View};
+use rollcall_proto::convert;
+use rollcall_proto::v1::WatchRequest;
+use rollcall_proto::v1::discovery_client::DiscoveryClient;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{disk, random};
+
+/// Views change less often than they are read; a crash costs a catch-up by delta.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// Largest message taken: one revision is never split, and a group commit can hold sixty cards.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A stream that says nothing for this long is dead: bookmarks come every second.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// The task that keeps one remote region's view.
+pub struct RemoteView {
+    view: View,
+    source: Endpoint,
+    published: watch::Sender<Arc<View>>,
+    clock: Clock,
+    file: Option<PathBuf>,
+}
+
+impl RemoteView {
+    /// Begins with the disk copy, if there is one.
+    pub async fn open(
+        region: Region,
+        source: Endpoint,
+        published: watch::Sender<Arc<View>>,
+        clock: Clock,
+        file: Option<PathBuf>,
+    ) -> Self {
+        let mut view = View::new(region);
+        if let Some(saved) = disk::load(file.clone(), view.region()).await {
+            disk::install(&mut view, saved, &clock);
+            published.send_replace(Arc::new(view.clone()));
+        }
+        Self { view, source, published, clock, file }
+    }
+
+    /// Runs until cancelled; saves the view at the end.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
+        let mut restarted = None;
+        loop {
+            let ended = tokio::select! {
+                () = cancel.cancelled() => break,
+                ended = self.follow(restarted, &mut saver, &mut backoff) => ended,
+            };
+            match ended {
+                Ok(reason) => {
+                    tracing::warn!(region = %self.view.region(), reason, "view resyncs");
+                    restarted = Some(reason);
+                }
+                Err(error) => {
+                    tracing::debug!(region = %self.view.region(), %error, "view's source away");
+                    restarted = None;
+                }
+            }
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = tokio::time::sleep(backoff.next(random::chance())) => {}
+            }
+        }
+        saver.save_now(&self.view, None, &self.clock).await;
+    }
+
+    /// Follows one stream to its end. `Ok` is the reason to begin from nothing; the view stays as it was.
+    async fn follow(
+        &mut self,
+        restarted: Option<&'static str>,
+        saver: &mut disk::Saver,
+        backoff: &mut Backoff,
+    ) -> Result<&'static str, tonic::Status> {
+        let channel: Channel =
+            self.source.connect().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+        let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let since = if restarted.is_some() { None } else { self.view.position().map(convert::position) };
+        let request = WatchRequest { region: self.view.region().as_str().to_owned(), query: None, since };
+        let mut stream = client.watch(request).await?.into_inner();
+        let mut follower = Follower::new(restarted);
+        loop {
+            let message = tokio::select! {
+                message = tokio::time::timeout(SILENCE, stream.message()) => message,
+                () = saver.due() => {
+                    saver.save_now(&self.view, None, &self.clock).await;
+                    continue;
+                }
+            };
+            let message = match message {
+                Ok(message) => message?.ok_or_else(|| tonic::Status::unavailable("the stream ended"))?,
+                // A view that the replicator has not loaded either is silent and alive.
+                Err(_) if self.view.position().is_none() => continue,
+                Err(_) => return Err(tonic::Status::unavailable("the stream fell silent")),
+            };
+            let event = match convert::event_from(message) {
+                Ok(event) => event,
+                Err(error) => {
+                    tracing::error!(region = %self.view.region(), %error, "event not readable");
+                    return Ok("unreadable");
+                }
+            };
+            match follower.accept(&mut self.view, event, self.clock.now(), self.clock.wall()) {
+                Next::Publish => {
+                    backoff.reset();
+                    self.published.send_replace(Arc::new(self.view.clone()));
+                }
+                Next::Nothing => {}
+                Next::Restart(reason) => return Ok(reason),
+            }
+        }
+    }
+}

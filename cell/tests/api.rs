@@ -1,0 +1,20 @@
+//! The contract of the cell's two faces, over real sockets: each row of its tables, each code that can be reached.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a promise that is not kept ends the test")]
+
+mod api {
+    mod card;
+    mod cell;
+    mod events;
+    mod grpc;
+    mod lists;
+    mod moody;
+    mod outage;
+    mod process;
+    mod reading;
+    mod regions;
+    mod registering;
+    mod renewing;
+    mod updating;
+    mod watching;
+}

@@ -1,0 +1,56 @@
+//! Pages.
+
+use serde_json::Value;
+
+use super::cell::Cell;
+
+async fn page(cell: &Cell, query: &str) -> (Vec<String>, Option<String>) {
+    let answer = cell.get(&format!("/v1/agents?{query}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let body = answer.json();
+    let ids =
+        body["agents"].as_array().unwrap().iter().map(|a| a["id"].as_str().unwrap().to_owned()).collect();
+    (ids, body["next_page_token"].as_str().map(str::to_owned))
+}
+
+#[tokio::test]
+async fn pages_show_each_agent_once_while_others_come_and_go() {
+    let cell = Cell::start().await;
+    let mut epochs = Vec::new();
+    for n in 0..5 {
+        epochs.push(cell.register_plain(&format!("ops/mail/{n}")).await);
+    }
+    let (first, token) = page(&cell, "limit=2").await;
+    assert_eq!(first, ["ops/mail/0", "ops/mail/1"]);
+    let token = token.unwrap();
+    // The last one shown goes, one before it comes: the next page begins where it would have.
+    cell.fenced("DELETE", "/v1/registrations/ops/mail/1", &epochs[1], &Value::Null).await;
+    cell.register_plain("ops/mail/00").await;
+    let (second, token) = page(&cell, &format!("limit=2&page_token={token}")).await;
+    assert_eq!(second, ["ops/mail/2", "ops/mail/3"]);
+    let (third, token) = page(&cell, &format!("limit=2&page_token={}", token.unwrap())).await;
+    assert_eq!((third, token), (vec!["ops/mail/4".to_owned()], None));
+}
+
+#[tokio::test]
+async fn a_page_that_ends_with_the_list_has_no_next_one() {
+    let cell = Cell::start().await;
+    for n in 0..2 {
+        cell.register_plain(&format!("ops/mail/{n}")).await;
+    }
+    let (ids, token) = page(&cell, "limit=2").await;
+    assert_eq!((ids.len(), token), (2, None));
+}
+
+#[tokio::test]
+async fn a_filtered_list_is_paged_too() {
+    let cell = Cell::start().await;
+    for n in 0..4 {
+        let namespace = if n % 2 == 0 { "ops" } else { "lab" };
+        cell.register_plain(&format!("{namespace}/mail/{n}")).await;
+    }
+    let (first, token) = page(&cell, "namespace=ops&limit=1").await;
+    assert_eq!(first, ["ops/mail/0"]);
+    let (second, token) = page(&cell, &format!("namespace=ops&limit=1&page_token={}", token.unwrap())).await;
+    assert_eq!((second, token), (vec!["ops/mail/2".to_owned()], None));
+}

@@ -1,0 +1,93 @@
+//! A store that can be told to fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::{Committed, Entry, Group, Page, Store, StoreError, Tenure};
+use rollcall_model::Revision;
+
+/// What the store does now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Mood {
+    /// It works.
+    Well,
+    /// It cannot be reached.
+    Away,
+    /// It takes owners' writes and does not answer.
+    Mute,
+}
+
+/// An embedded store with a mood; clones share it.
+#[derive(Clone)]
+pub(super) struct Moody {
+    inner: Embedded,
+    mood: Arc<AtomicU8>,
+}
+
+impl Moody {
+    pub(super) fn new(mood: Mood) -> Self {
+        Self { inner: Embedded::memory().unwrap(), mood: Arc::new(AtomicU8::new(mood as u8)) }
+    }
+
+    pub(super) fn becomes(&self, mood: Mood) {
+        self.mood.store(mood as u8, Ordering::SeqCst);
+    }
+
+    fn is(&self, mood: Mood) -> bool {
+        self.mood.load(Ordering::SeqCst) == mood as u8
+    }
+
+    fn reached(&self) -> Result<(), StoreError> {
+        if self.is(Mood::Away) { Err(StoreError::Unavailable("it is away".into())) } else { Ok(()) }
+    }
+}
+
+impl Store for Moody {
+    type Follow = <Embedded as Store>::Follow;
+
+    async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
+        self.reached()?;
+        let is_owners = !group.writes.is_empty();
+        let committed = self.inner.commit(group).await;
+        if is_owners && self.is(Mood::Mute) {
+            return Err(StoreError::Unknown("no answer came".into()));
+        }
+        committed
+    }
+
+    async fn get(&self, key: &str, at: Option<Revision>) -> Result<(Option<Entry>, Revision), StoreError> {
+        self.reached()?;
+        self.inner.get(key, at).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        at: Option<Revision>,
+        most: usize,
+    ) -> Result<Page, StoreError> {
+        self.reached()?;
+        self.inner.list(prefix, after, at, most).await
+    }
+
+    async fn follow(&self, from: Revision) -> Result<Self::Follow, StoreError> {
+        self.reached()?;
+        self.inner.follow(from).await
+    }
+
+    async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {
+        self.reached()?;
+        self.inner.campaign(candidate).await
+    }
+
+    async fn resign(&self, tenure: &Tenure) {
+        self.inner.resign(tenure).await;
+    }
+
+    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.reached()?;
+        self.inner.compact(before).await
+    }
+}

@@ -1,0 +1,62 @@
+//! The store is away, or does not answer.
+
+use serde_json::{Value, json};
+
+use super::cell::{Cell, eventually, plain};
+use super::moody::{Mood, Moody};
+
+#[tokio::test]
+async fn a_cell_that_never_reached_its_store_lives_and_is_not_ready() {
+    let cell = Cell::with("us", &[], Moody::new(Mood::Away)).await;
+    assert_eq!(cell.get("/livez").await.status, 200);
+    cell.get("/readyz").await.refused(503, "view_not_loaded");
+    let list = cell.get("/v1/agents").await.json();
+    assert_eq!((&list["agents"], &list["regions"][0]["state"]), (&json!([]), &json!("not_loaded")));
+    cell.get("/v1/agents/ops/mail/1").await.refused(503, "view_not_loaded");
+    cell.post("/v1/registrations", &plain("ops/mail/1")).await.refused(503, "store_unavailable");
+    let lease = "/v1/registrations/ops/mail/1/lease";
+    cell.fenced("PUT", lease, "7", &Value::Null).await.refused(503, "store_unavailable");
+    cell.get(lease).await.refused(503, "store_unavailable");
+    let batch = json!({"renewals": [{"id": "ops/mail/1", "epoch": "7"}]});
+    cell.post("/v1/renewals", &batch).await.refused(503, "store_unavailable");
+    let path = "/v1/registrations/ops/mail/1";
+    cell.fenced("PATCH", path, "7", &json!({"lifecycle": "healthy"})).await.refused(503, "store_unavailable");
+    cell.fenced("DELETE", path, "7", &Value::Null).await.refused(503, "store_unavailable");
+}
+
+#[tokio::test]
+async fn readers_do_not_notice_that_the_store_is_away() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    let epoch = cell.register_plain("ops/mail/1").await;
+    store.becomes(Mood::Away);
+    cell.post("/v1/registrations", &plain("ops/mail/2")).await.refused(503, "store_unavailable");
+    assert_eq!(cell.get("/readyz").await.status, 200);
+    assert_eq!(cell.get("/v1/agents/ops/mail/1").await.status, 200);
+    assert_eq!(cell.get("/v1/agents").await.json()["agents"].as_array().unwrap().len(), 1);
+    // A renewal is no store write.
+    let lease = "/v1/registrations/ops/mail/1/lease";
+    assert_eq!(cell.fenced("PUT", lease, &epoch, &Value::Null).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_neither_done_nor_failed() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    let epoch = cell.register_plain("ops/mail/1").await;
+    store.becomes(Mood::Mute);
+    cell.post("/v1/registrations", &plain("ops/mail/2")).await.refused(504, "outcome_unknown");
+    let path = "/v1/registrations/ops/mail/1";
+    cell.fenced("PATCH", path, &epoch, &json!({"lifecycle": "draining"}))
+        .await
+        .refused(504, "outcome_unknown");
+    cell.fenced("DELETE", path, &epoch, &Value::Null).await.refused(504, "outcome_unknown");
+    // This store did it after all, and whoever looks sees it.
+    eventually("what was written", || async {
+        let agents = cell.get("/v1/agents").await.json()["agents"].clone();
+        (agents.as_array().unwrap().len() == 1 && agents[0]["id"] == "ops/mail/2").then_some(())
+    })
+    .await;
+}

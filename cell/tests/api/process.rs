@@ -1,0 +1,86 @@
+//! What the process says about itself, and what it says where there is nothing.
+
+use serde_json::json;
+
+use super::cell::Cell;
+
+#[tokio::test]
+async fn the_process_says_that_it_lives_serves_and_what_it_is() {
+    let cell = Cell::start().await;
+    assert_eq!(cell.get("/livez").await.status, 200);
+    assert_eq!(cell.get("/readyz").await.status, 200);
+    let verbose = cell.get("/readyz?verbose").await;
+    assert!(verbose.text.contains("us (own): current"), "{}", verbose.text);
+    let version = cell.get("/version").await.json();
+    assert_eq!((&version["region"], &version["role"]), (&json!("us"), &json!("cell")));
+    assert!(version["version"].is_string() && version["commit"].is_string());
+    assert_eq!(version.as_object().unwrap().len(), 4);
+    let root = cell.get("/").await;
+    assert!(root.status == 200 && root.text.contains("curl"), "{}", root.text);
+}
+
+#[tokio::test]
+async fn figures_are_in_the_text_form_of_prometheus() {
+    let cell = Cell::start().await;
+    let answer = cell.get("/metrics").await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(answer.text.contains("rollcall_cell_view_age_seconds{region=\"us\"}"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn an_unknown_path_is_not_found_and_an_unknown_method_not_allowed() {
+    let cell = Cell::start().await;
+    for path in [
+        "/nothing",
+        "/v1",
+        "/v1/agents/",
+        "/v1/agents/a/b",
+        "/v1/registrations/a/b/c/d",
+        "//",
+        "/rollcall.v1.Registrar/Register",
+    ] {
+        cell.get(path).await.refused(404, "not_found");
+    }
+    for (method, path, allowed) in [
+        ("DELETE", "/v1/agents", "GET,HEAD"),
+        ("POST", "/v1/watch", "GET,HEAD"),
+        ("GET", "/v1/registrations", "POST"),
+        ("GET", "/v1/renewals", "POST"),
+        ("PUT", "/v1/registrations/a/b/c", "PATCH,DELETE"),
+        ("POST", "/v1/registrations/a/b/c/lease", "GET,HEAD,PUT"),
+        ("PURGE", "/livez", "GET,HEAD"),
+    ] {
+        let answer = cell.send(method, path, &[], Vec::new()).await;
+        answer.refused(405, "method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn no_call_takes_a_parameter_it_does_not_know() {
+    let cell = Cell::start().await;
+    for (method, path) in [
+        ("GET", "/"),
+        ("GET", "/livez"),
+        ("GET", "/readyz"),
+        ("GET", "/metrics"),
+        ("GET", "/version"),
+        ("GET", "/v1/agents"),
+        ("GET", "/v1/agents/a/b/c"),
+        ("GET", "/v1/agents/a/b/.well-known/agent-card.json"),
+        ("GET", "/v1/regions"),
+        ("GET", "/v1/removals"),
+        ("GET", "/v1/watch"),
+        ("POST", "/v1/registrations"),
+        ("POST", "/v1/renewals"),
+        ("GET", "/v1/registrations/a/b/c/lease"),
+        ("PUT", "/v1/registrations/a/b/c/lease"),
+        ("PATCH", "/v1/registrations/a/b/c"),
+        ("DELETE", "/v1/registrations/a/b/c"),
+    ] {
+        let path = format!("{path}?what=1");
+        let answer = cell.send(method, &path, &[("if-match", "\"7\"")], Vec::new()).await;
+        answer.faulty("unknown_parameter", &["what"]);
+    }
+}

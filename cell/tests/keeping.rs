@@ -1,0 +1,303 @@
+//! A whole cell on the embedded store, through its use cases: epochs, leases, histories.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rollcall_cell::config::CellConfig;
+use rollcall_cell::registrar::{Registrar, Report, Update};
+use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::{Running, Start, run};
+use rollcall_model::declaration::RawEndpoint;
+use rollcall_model::{Clock, Code, Declaration, Declared, InstanceId, Lifecycle, RemovalReason};
+use rollcall_runtime::meter::Metrics;
+use rollcall_runtime::tasks::Tasks;
+use tokio::net::TcpListener;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A cell whose monotonic clock a test may move ahead.
+struct Cell {
+    running: Running,
+    tasks: Tasks,
+    ahead_ms: Arc<AtomicU64>,
+}
+
+impl Cell {
+    async fn start(store: Embedded, data_dir: &Path) -> Self {
+        let _ = rollcall_runtime::telemetry::init(rollcall_runtime::telemetry::LogFormat::Text, "warn");
+        let ahead_ms = Arc::new(AtomicU64::new(0));
+        let ahead = Arc::clone(&ahead_ms);
+        let clock = Clock::new(
+            move || {
+                rollcall_runtime::clock::monotonic() + Duration::from_millis(ahead.load(Ordering::Relaxed))
+            },
+            rollcall_runtime::clock::wall_ms,
+        );
+        let text = format!(
+            "region = \"us-east\"\ndata_dir = {:?}\n[listen]\nhttp = \"127.0.0.1:0\"\ngrpc = \"127.0.0.1:0\"\n[store]\nkind = \"embedded\"\n",
+            data_dir
+        );
+        let config: CellConfig = toml::from_str(&text).unwrap();
+        let tasks = Tasks::new();
+        let start = Start {
+            config,
+            clock,
+            tasks: tasks.clone(),
+            metrics: Metrics::new(),
+            http: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            grpc: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            keep_on_disk: true,
+        };
+        let running = run(store, start).await.unwrap();
+        let cell = Self { running, tasks, ahead_ms };
+        cell.until("the keeper is in office", |cell| cell.running.keeper.term().is_some()).await;
+        cell
+    }
+
+    fn registrar(&self) -> &Registrar {
+        &self.running.registrar
+    }
+
+    fn pass(&self, time: Duration) {
+        self.ahead_ms.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.running.regions.own_view().state().is_some_and(|state| state.get(id).is_some())
+    }
+
+    async fn until(&self, condition: &str, holds: impl Fn(&Self) -> bool) {
+        let waited = tokio::time::timeout(SOON, async {
+            while !holds(self) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "not within {SOON:?}: {condition}");
+    }
+
+    async fn stop(self) {
+        let Self { running, tasks, .. } = self;
+        drop(running);
+        assert_eq!(tasks.drain(SOON).await, Vec::<&str>::new());
+    }
+}
+
+fn declared(id: &str, url: &str) -> Declared {
+    let raw = Declaration {
+        id: id.into(),
+        endpoints: vec![RawEndpoint { url: url.into(), protocol: None }],
+        lease_seconds: Some(30),
+        ..Declaration::default()
+    };
+    Declared::check(raw, || "fresh".into()).unwrap()
+}
+
+fn id(text: &str) -> InstanceId {
+    InstanceId::parse(text).unwrap()
+}
+
+async fn memory() -> (Cell, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (Cell::start(Embedded::memory().unwrap(), folder.path()).await, folder)
+}
+
+#[tokio::test]
+async fn i02_a_paused_owner_that_wakes_after_its_replacement_is_superseded() {
+    let (cell, _folder) = memory().await;
+    let old = cell.registrar().register(declared("a/b/1", "http://old:1/")).await.unwrap();
+    let new = cell.registrar().register(declared("a/b/1", "http://new:1/")).await.unwrap();
+    assert!(new.registration.epoch > old.registration.epoch, "I03: the epoch rises");
+    let epoch = old.registration.epoch;
+    let refusals = [
+        cell.registrar().renew(&id("a/b/1"), epoch, Report::default()).await.unwrap_err(),
+        cell.registrar().deregister(&id("a/b/1"), epoch).await.unwrap_err(),
+        cell.registrar()
+            .update(&id("a/b/1"), epoch, Update { lifecycle: Some(Lifecycle::Offline), ..Update::default() })
+            .await
+            .unwrap_err(),
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal.code, Code::Superseded);
+        let current = refusal.current.unwrap();
+        assert_eq!((current.epoch, current.endpoint.as_str()), (new.registration.epoch, "http://new:1/"));
+    }
+    let removals: Vec<_> =
+        cell.running.regions.own_view().removals().iter().map(|r| (r.epoch, r.reason)).collect();
+    assert_eq!(removals, [(epoch, RemovalReason::Replaced)]);
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn i05_i06_a_lease_ends_when_nobody_renews_and_not_before() {
+    let (cell, _folder) = memory().await;
+    let kept = cell.registrar().register(declared("a/b/kept", "http://h:1/")).await.unwrap();
+    cell.registrar().register(declared("a/b/lost", "http://h:2/")).await.unwrap();
+    cell.pass(Duration::from_secs(29));
+    cell.registrar().renew(&id("a/b/kept"), kept.registration.epoch, Report::default()).await.unwrap();
+    assert!(cell.has("a/b/lost"), "I05: a second is left");
+    cell.pass(Duration::from_secs(2));
+    cell.until("the lapsed one is removed", |cell| !cell.has("a/b/lost")).await;
+    assert!(cell.has("a/b/kept"));
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap().clone();
+    assert_eq!(
+        (removal.reason, &*removal.actor, removal.term),
+        (RemovalReason::Expired, "keeper", cell.running.keeper.term())
+    );
+    let late = cell.registrar().renew(&id("a/b/lost"), removal.epoch, Report::default()).await.unwrap_err();
+    assert_eq!(late.code, Code::NotRegistered, "FEN-02: a late heartbeat resurrects nothing");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn i11_a_deregistration_is_final() {
+    let (cell, _folder) = memory().await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let epoch = registered.registration.epoch;
+    cell.registrar().deregister(&id("a/b/1"), epoch).await.unwrap();
+    assert!(!cell.has("a/b/1"));
+    for refusal in [
+        cell.registrar().renew(&id("a/b/1"), epoch, Report::default()).await.unwrap_err(),
+        cell.registrar().deregister(&id("a/b/1"), epoch).await.unwrap_err(),
+    ] {
+        assert_eq!(refusal.code, Code::NotRegistered);
+    }
+    let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > epoch, "I03: also after a removal");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn an_owners_word_moves_the_revision_and_not_the_epoch_and_ends_with_the_registration() {
+    let (cell, _folder) = memory().await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let epoch = registered.registration.epoch;
+    let update = Update {
+        lifecycle: Some(Lifecycle::Draining),
+        metadata: [("k".to_owned(), Some("v".to_owned()))].into(),
+        ..Update::default()
+    };
+    let updated = cell.registrar().update(&id("a/b/1"), epoch, update).await.unwrap();
+    assert_eq!((updated.epoch, updated.owned.lifecycle), (epoch, Lifecycle::Draining));
+    assert!(updated.revision > registered.registration.revision);
+    let second = Update { metadata: [("k".to_owned(), None)].into(), ..Update::default() };
+    let updated = cell.registrar().update(&id("a/b/1"), epoch, second).await.unwrap();
+    assert!(updated.owned.metadata.is_empty());
+    let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let state = cell.running.regions.own_view();
+    let shown = state.state().unwrap().get("a/b/1").unwrap().clone();
+    assert_eq!((shown.epoch, shown.owned.lifecycle), (again.registration.epoch, Lifecycle::Healthy));
+    state.state().unwrap().prove().unwrap();
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_renewal_writes_nothing_to_the_store() {
+    let (cell, _folder) = memory().await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let changed = || cell.running.regions.own_view().changed().cloned().unwrap();
+    let before = changed();
+    for _ in 0..100 {
+        cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await.unwrap();
+    }
+    assert_eq!(changed(), before);
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn i01_registrations_that_arrive_together_all_stand_and_share_revisions() {
+    let (cell, _folder) = memory().await;
+    let mut writes = tokio::task::JoinSet::new();
+    for at in 0..200 {
+        let registrar = cell.registrar().clone();
+        writes.spawn(async move {
+            registrar.register(declared(&format!("a/b/{at}"), "http://h:1/")).await.unwrap()
+        });
+    }
+    let mut revisions = std::collections::BTreeSet::new();
+    while let Some(registered) = writes.join_next().await {
+        revisions.insert(registered.unwrap().position.revision);
+    }
+    assert_eq!(cell.running.regions.own_view().state().unwrap().count(), 200);
+    assert!(revisions.len() < 100, "{} revisions for 200 registrations", revisions.len());
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn i02_one_instance_registered_by_many_at_once_has_one_last_holder() {
+    let (cell, _folder) = memory().await;
+    let mut writes = tokio::task::JoinSet::new();
+    for at in 0..8 {
+        let registrar = cell.registrar().clone();
+        writes.spawn(async move { registrar.register(declared("a/b/1", &format!("http://h{at}:1/"))).await });
+    }
+    let mut epochs = Vec::new();
+    while let Some(registered) = writes.join_next().await {
+        epochs.extend(registered.unwrap().ok().map(|registered| registered.registration.epoch));
+    }
+    let distinct: std::collections::BTreeSet<_> = epochs.iter().collect();
+    assert_eq!(distinct.len(), epochs.len(), "I03: no epoch twice");
+    let shown = cell.running.regions.own_view().state().unwrap().get("a/b/1").unwrap().epoch;
+    assert_eq!(Some(&&shown), distinct.last());
+    cell.stop().await;
+}
+
+fn copy(from: &Path, to: &Path) -> PathBuf {
+    std::fs::copy(from, to).unwrap();
+    to.to_owned()
+}
+
+#[tokio::test]
+async fn f04_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    let backup = copy(&store, &folder.path().join("backup.redb"));
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let after = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    let old = cell.running.regions.own_view().position().unwrap().incarnation.clone();
+    cell.stop().await;
+
+    copy(&backup, &store);
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.until("a new incarnation", |cell| {
+        cell.running
+            .regions
+            .own_view()
+            .position()
+            .is_some_and(|p| p.incarnation.ordinal() == old.ordinal() + 1)
+    })
+    .await;
+    assert!(cell.has("a/b/before"), "what the backup held is there");
+    assert!(!cell.has("a/b/after"), "I32: nothing of the lost history is left");
+    let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > after.registration.epoch, "I03: epochs do not fall over a restore");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_in_the_same_incarnation_with_a_full_lease_of_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.pass(Duration::from_secs(29));
+    cell.stop().await;
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let position = cell.running.regions.own_view().position().unwrap().clone();
+    assert_eq!(position.incarnation, registered.position.incarnation);
+    cell.pass(Duration::from_secs(20));
+    let renewed =
+        cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await;
+    assert!(renewed.is_ok(), "I09: {renewed:?}");
+    cell.stop().await;
+}
