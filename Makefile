@@ -11,7 +11,7 @@ ROLLCALL := $(or $(CARGO_TARGET_DIR),target)/debug/rollcall
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-dev: ## three regions in one process with a sample fleet and the console, from a fresh clone
+dev: ## three regions in one process with a sample fleet, from a fresh clone
 	@infra/install.sh dev
 	cargo build -p rollcall
 	@exec $(ROLLCALL) dev $(ARGS)

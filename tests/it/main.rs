@@ -1,0 +1,6 @@
+//! The whole of Rollcall, as its users meet it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod a2a;
+mod dev;
+mod regions;
