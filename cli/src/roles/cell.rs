@@ -1,0 +1,69 @@
+//! `rollcall cell`: the registry of one region.
+
+use std::path::Path;
+
+use rollcall_cell::config::{CellConfig, StoreKind};
+use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::etcd::Etcd;
+use rollcall_cell::{Start, StartError};
+use rollcall_runtime::{ConfigError, Metrics, Tasks, config, listen};
+
+use super::{Refused, begin, indexed, process_clock, serve};
+use crate::exit::Exit;
+
+/// The embedded store's file in the data directory.
+pub(crate) const STORE_FILE: &str = "store.redb";
+
+/// Reads a cell's settings and checks what their types cannot say.
+pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigError> {
+    let settings: CellConfig = config::load(file, environment)?;
+    match settings.check() {
+        Ok(()) => Ok(settings),
+        Err(unusable) => {
+            let key = indexed(&unusable.key);
+            Err(config::refuse(file, environment, &key, format!("cannot be used: {}", unusable.why), ""))
+        }
+    }
+}
+
+/// Runs until a signal.
+pub(crate) async fn run(file: &Path, environment: &[(String, String)]) -> Exit {
+    match Box::pin(start(file, environment)).await {
+        Ok(exit) => exit,
+        Err(refused) => refused.emit(),
+    }
+}
+
+async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Refused> {
+    let config = settings(file, environment)?;
+    let signalled = begin(environment)?;
+    let http = listen::bind(&config.listen.http).await?;
+    let grpc = listen::bind(&config.listen.grpc).await?;
+    let tasks = Tasks::new();
+    let start = Start {
+        clock: process_clock(),
+        tasks: tasks.clone(),
+        metrics: Metrics::new(),
+        http,
+        grpc,
+        keep_on_disk: true,
+        config,
+    };
+    let started = match start.config.store.kind {
+        StoreKind::Etcd => {
+            let store = Etcd::connect(&start.config.store.endpoints, &start.config.region);
+            Box::pin(rollcall_cell::run(store, start)).await
+        }
+        StoreKind::Embedded => {
+            let store = Embedded::open(&start.config.data_dir.join(STORE_FILE)).map_err(|error| {
+                Refused::new(Exit::Failed, format!("the embedded store cannot be opened: {error}"))
+            })?;
+            Box::pin(rollcall_cell::run(store, start)).await
+        }
+    };
+    started.map_err(|error| match error {
+        StartError::Config(_) => Refused::new(Exit::Usage, error),
+        StartError::DataDir(_) | StartError::Listener(_) => Refused::new(Exit::Failed, error),
+    })?;
+    Ok(serve(&tasks, &signalled).await)
+}

@@ -1,0 +1,237 @@
+//! `rollcall run`: any program becomes a registrant, without a line of code in it.
+//!
+//! Promises: the command runs whether or not a registry is there, gets the signals that were meant for it, and its exit
+//! code is this program's own (128 + n after signal n). Callers are told first that it is going, when a signal asks it
+//! to. It never starts the command anew: that is for a supervisor.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rollcall_client::{Registrant, RegistrantOptions};
+use rollcall_model::body::parse_registration;
+use rollcall_model::{Declaration, Declared, Invalid, Lifecycle};
+use rollcall_runtime::telemetry;
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::RegistrationArgs;
+use crate::exit::Exit;
+use crate::http::Cell;
+use crate::show::Shown;
+
+/// Longest wait for the deregistration: half of what supervisors give a process between SIGTERM and SIGKILL.
+const CLOSE_BUDGET: Duration = Duration::from_secs(5);
+/// A command that is not there: what shells answer.
+const NOT_FOUND: u8 = 127;
+/// A command that is there and cannot be run.
+const NOT_EXECUTABLE: u8 = 126;
+
+pub(crate) async fn run(
+    url: &str,
+    registration: RegistrationArgs,
+    command: Vec<OsString>,
+    environment: &[(String, String)],
+) -> Exit {
+    let declaration =
+        match Cell::at(url).map_err(|failure| failure.words).and_then(|_| declaration(registration)) {
+            Ok(declaration) => declaration,
+            Err(words) => return Shown::words(Exit::Usage, words).emit(),
+        };
+    if let Err(error) = telemetry::init_from(environment) {
+        return Shown::words(Exit::Usage, error.to_string()).emit();
+    }
+    // Before the command starts, so that no signal ends this process and leaves the command behind.
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            return Shown::words(Exit::Failed, format!("signals cannot be listened for: {error}")).emit();
+        }
+    };
+    let mut child = match spawn(&command) {
+        Ok(child) => child,
+        Err(shown) => return shown.emit(),
+    };
+    let url = if url.is_empty() { crate::args::URL } else { url };
+    let registrant = match Registrant::start(RegistrantOptions::new([url], declaration)) {
+        Ok(registrant) => registrant,
+        Err(error) => {
+            pass_on(&child, Signal::TERM);
+            let _ = child.wait().await;
+            return Shown::words(Exit::Failed, format!("the command was ended again: {error}")).emit();
+        }
+    };
+    let ended = attend(&mut child, &registrant, &mut signals).await;
+    tokio::select! {
+        closed = registrant.close(CLOSE_BUDGET) => tracing::debug!(outcome = ?closed, "registration closed"),
+        signal = signals.next() => tracing::warn!(signal = name(signal), "leaving without deregistering, the lease will lapse"),
+    }
+    match ended {
+        Ok(status) => Exit::Command(code(status)),
+        Err(error) => Shown::words(Exit::Failed, format!("the command's end was not learnt: {error}")).emit(),
+    }
+}
+
+/// Waits for the command's end and passes signals on meanwhile.
+async fn attend(child: &mut Child, registrant: &Registrant, signals: &mut Signals) -> io::Result<ExitStatus> {
+    loop {
+        tokio::select! {
+            ended = child.wait() => {
+                match &ended {
+                    Ok(status) => tracing::info!(code = code(*status), "command ended, deregistering"),
+                    Err(error) => tracing::error!(%error, "command cannot be waited for, deregistering"),
+                }
+                return ended;
+            }
+            signal = signals.next() => {
+                // Whoever resolves now finds another instance while this one finishes its work.
+                registrant.set_lifecycle(Lifecycle::Draining);
+                if signal == Signal::INT && terminal_tells_the_command() {
+                    tracing::info!(signal = name(signal), "draining; the command has the signal from the terminal");
+                } else {
+                    tracing::info!(signal = name(signal), "draining; signal passed on to the command");
+                    pass_on(child, signal);
+                }
+            }
+        }
+    }
+}
+
+/// The signals that are passed on.
+struct Signals {
+    hang_up: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            hang_up: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.hang_up.recv() => Signal::HUP,
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.terminate.recv() => Signal::TERM,
+        }
+    }
+}
+
+/// Whether Ctrl-C went to the command as well. A terminal sends it to every process in front; passed on, the command
+/// would get it twice, which many take as "do not clean up, end now".
+fn terminal_tells_the_command() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|in_front| in_front == getpgrp())
+}
+
+fn pass_on(child: &Child, signal: Signal) {
+    // Without an id it has ended and was waited for; its number may be another process's by now.
+    let process = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    if let Some(process) = process
+        && let Err(error) = kill_process(process, signal)
+    {
+        tracing::warn!(signal = name(signal), %error, "signal was not passed on");
+    }
+}
+
+fn name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::HUP => "SIGHUP",
+        Signal::INT => "SIGINT",
+        _ => "SIGTERM",
+    }
+}
+
+fn spawn(command: &[OsString]) -> Result<Child, Shown> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Shown::words(Exit::Usage, "a command is missing after --"));
+    };
+    Command::new(program).args(arguments).spawn().map_err(|error| {
+        let name = program.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => Shown::words(
+                Exit::Command(NOT_FOUND),
+                format!("{name} is not there, or not in PATH; nothing was registered"),
+            ),
+            _ => Shown::words(
+                Exit::Command(NOT_EXECUTABLE),
+                format!("{name} cannot be run: {error}; nothing was registered"),
+            ),
+        }
+    })
+}
+
+/// Reads the declaration and checks it as the registry would, so that a bad one is known before the command starts.
+fn declaration(registration: RegistrationArgs) -> Result<Declaration, String> {
+    let body = registration.body()?;
+    let refused = |found: Vec<Invalid>| {
+        let lines: Vec<_> = found.iter().map(|finding| format!("\n  {finding}")).collect();
+        format!("the registration is refused, nothing was started:{}", lines.concat())
+    };
+    let declaration = parse_registration(body.as_bytes()).map_err(refused)?;
+    Declared::check(declaration.clone(), || "any".to_owned()).map_err(refused)?;
+    Ok(declaration)
+}
+
+/// What the command's end is to this program's caller.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Failed.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_end_is_told_as_shells_tell_it() {
+        // A wait status holds the code in its second byte and the signal in its first.
+        for (raw, expected) in [(0, 0), (3 << 8, 3), (255 << 8, 255), (15, 143), (9, 137), (2, 130)] {
+            assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_registration_that_every_cell_refuses_is_told_before_anything_starts() {
+        let args = RegistrationArgs {
+            id: Some("Demo/x".into()),
+            capability: vec!["email.send".into()],
+            ..RegistrationArgs::default()
+        };
+        let said = declaration(args).unwrap_err();
+        assert!(said.starts_with("the registration is refused, nothing was started:\n  "), "{said}");
+        for place in ["/id: ", "/endpoints: ", "/capabilities/0: "] {
+            assert!(said.contains(&format!("\n  {place}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_flags_become_the_declaration() {
+        let args = RegistrationArgs {
+            id: Some("demo/x".into()),
+            endpoint: vec!["http://h:1/".into()],
+            lease: Some(10),
+            ..RegistrationArgs::default()
+        };
+        let declaration = declaration(args).unwrap();
+        assert_eq!((declaration.id.as_str(), declaration.lease_seconds), ("demo/x", Some(10)));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_not_there_is_told_apart_from_one_that_cannot_be_run() {
+        let folder = tempfile::tempdir().unwrap();
+        for (program, expected) in [(folder.path().join("gone"), 127), (folder.path().to_owned(), 126)] {
+            let shown = spawn(&[program.into()]).unwrap_err();
+            assert_eq!(shown.exit.code(), expected);
+            assert!(shown.stderr.ends_with("nothing was registered\n"), "{}", shown.stderr);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `rollcall config`: settings, judged and shown as a role would see them.
+//!
+//! Promises: what is good here is good for the role, because both read it by the same function. A secret is never shown.
+
+use std::path::Path;
+
+use rollcall_cell::config::CellConfig;
+use rollcall_replicator::config::ReplicatorConfig;
+use rollcall_runtime::{ConfigError, config as settings};
+use serde_json::json;
+
+use crate::args::{ConfigArgs, ConfigVerb, Output, Role};
+use crate::exit::Exit;
+use crate::http::{Answer, Failure};
+use crate::roles;
+use crate::show::{Shown, Told, show};
+
+type Environment = [(String, String)];
+
+pub(crate) fn config(verb: ConfigVerb, output: Output, environment: &Environment) -> Shown {
+    let (result, table) = match verb {
+        ConfigVerb::Check(args) => {
+            let result = check(&args, environment);
+            let table = result.as_ref().map(|role| format!("{} is good for a {role}", args.file.display()));
+            let body = result.as_ref().map(|role| json!({"role": role}).to_string());
+            (body.map_err(Clone::clone), table.unwrap_or_default())
+        }
+        ConfigVerb::Print(args) => match print(&args, environment) {
+            // Read back, so that both forms hide the same.
+            Ok(text) => match toml::from_str::<serde_json::Value>(&text) {
+                Ok(value) => (Ok(value.to_string()), text),
+                Err(error) => (Err(error.to_string()), String::new()),
+            },
+            Err(words) => (Err(words), String::new()),
+        },
+    };
+    let result = result.map(|body| Answer { body });
+    show(output, result.map_err(|words| Failure { exit: Exit::Usage, body: None, words }), |_| Told {
+        table,
+        notes: Vec::new(),
+    })
+}
+
+fn check(args: &ConfigArgs, environment: &Environment) -> Result<&'static str, String> {
+    let role = role(args)?;
+    judge(role, &args.file, environment).map_err(|error| error.to_string())?;
+    Ok(name(role))
+}
+
+fn print(args: &ConfigArgs, environment: &Environment) -> Result<String, String> {
+    let role = role(args)?;
+    judge(role, &args.file, environment).map_err(|error| error.to_string())?;
+    let table = match role {
+        Role::Cell => settings::effective::<CellConfig>(&args.file, environment),
+        Role::Replicator => settings::effective::<ReplicatorConfig>(&args.file, environment),
+    };
+    Ok(settings::print(&table.map_err(|error| error.to_string())?, &[]))
+}
+
+fn judge(role: Role, file: &Path, environment: &Environment) -> Result<(), ConfigError> {
+    match role {
+        Role::Cell => roles::cell::settings(file, environment).map(drop),
+        Role::Replicator => roles::replicator::settings(file, environment).map(drop),
+    }
+}
+
+const fn name(role: Role) -> &'static str {
+    match role {
+        Role::Cell => "cell",
+        Role::Replicator => "replicator",
+    }
+}
+
+/// Whose settings these are: as was said, or by the sections that only one role has.
+fn role(args: &ConfigArgs) -> Result<Role, String> {
+    if let Some(role) = args.role {
+        return Ok(role);
+    }
+    let table = settings::read_table(&args.file).map_err(|error| error.to_string())?;
+    let has = |section: &str| table.contains_key(section);
+    match (has("store"), has("publish") || has("follow")) {
+        (true, false) => Ok(Role::Cell),
+        (false, true) => Ok(Role::Replicator),
+        (both, _) => {
+            let why = if both {
+                "has sections of more than one role"
+            } else {
+                "has no section that tells its role"
+            };
+            Err(format!(
+                "{}: {why}: [store] is a cell's, [publish] and [[follow]] are a replicator's; say which with --role",
+                args.file.display()
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const CELL: &str = r#"region = "us-east"
+zone = "a"
+data_dir = "d"
+
+[listen]
+http = "127.0.0.1:7400"
+grpc = "127.0.0.1:7401"
+
+[store]
+kind = "etcd"
+endpoints = ["http://me:secret@127.0.0.1:2379"]
+
+[[view]]
+region = "eu-west"
+source = "http://127.0.0.1:7500"
+"#;
+    const REPLICATOR: &str = r#"region = "us-east"
+data_dir = "d"
+
+[listen]
+grpc = "127.0.0.1:7500"
+http = "127.0.0.1:7501"
+
+[cell]
+endpoints = ["http://127.0.0.1:7401"]
+
+[publish]
+kind = "kafka"
+brokers = "127.0.0.1:9092"
+
+[[follow]]
+region = "eu-west"
+kind = "kafka"
+brokers = "127.0.0.1:9092"
+"#;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("settings.toml");
+        std::fs::write(&file, text).unwrap();
+        (folder, file)
+    }
+
+    fn checked(text: &str, role: Option<Role>, environment: &Environment) -> Shown {
+        let (_folder, file) = file(text);
+        config(ConfigVerb::Check(ConfigArgs { file, role }), Output::Table, environment)
+    }
+
+    #[test]
+    fn the_smallest_files_of_the_contract_are_good_and_known_by_their_sections() {
+        for (text, role) in [(CELL, "cell"), (REPLICATOR, "replicator")] {
+            let shown = checked(text, None, &[]);
+            assert_eq!(shown.exit, Exit::Done, "{}", shown.stderr);
+            assert!(
+                shown.stdout.ends_with(&format!("settings.toml is good for a {role}\n")),
+                "{}",
+                shown.stdout
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_file_ends_with_2_and_names_line_and_key() {
+        for (text, line, key) in [
+            (CELL.replace("zone =", "zoen ="), "line 2,", "`zoen`"),
+            (CELL.replace("\"etcd\"", "\"mongo\""), "line 10,", "`store.kind`"),
+            (CELL.replace("\"eu-west\"", "\"EU\""), "line 14,", "`view[0].region`"),
+            (CELL.replace("127.0.0.1:7400", "10.0.0.1:7400"), "line 6,", "`listen.http`"),
+            (
+                REPLICATOR.replacen("\"kafka\"\nbrokers = \"127.0.0.1:9092\"", "\"memory\"", 1),
+                "line 12,",
+                "`publish.kind`",
+            ),
+            (REPLICATOR.replacen("brokers =", "broker =", 1), "line 13,", "`publish.broker`"),
+        ] {
+            let shown = checked(&text, None, &[]);
+            assert_eq!((shown.exit, shown.stdout.as_str()), (Exit::Usage, ""), "{}", shown.stderr);
+            assert!(shown.stderr.contains(line) && shown.stderr.contains(key), "{}", shown.stderr);
+        }
+    }
+
+    #[test]
+    fn the_environment_is_judged_with_the_file() {
+        let variable = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+        assert_eq!(checked(CELL, None, &variable("ROLLCALL_STORE__KIND", "embedded")).exit, Exit::Done);
+        assert_eq!(checked(CELL, None, &variable("ROLLCALL_URL", "http://h:1")).exit, Exit::Done);
+        for (name, value) in
+            [("ROLLCALL_STORE__KIND", "mongo"), ("ROLLCALL_STOER__KIND", "x"), ("ROLLCALL_REGION", "EU")]
+        {
+            let shown = checked(CELL, None, &variable(name, value));
+            assert_eq!(shown.exit, Exit::Usage, "{name}");
+            assert!(shown.stderr.contains(name), "{}", shown.stderr);
+        }
+    }
+
+    #[test]
+    fn a_file_of_no_role_or_of_two_asks_for_one() {
+        for (text, why) in [
+            ("region = \"a\"", "has no section that tells its role"),
+            (&format!("{CELL}\n[publish]\nkind = \"kafka\""), "has sections of more than one role"),
+        ] {
+            let shown = checked(text, None, &[]);
+            assert_eq!(shown.exit, Exit::Usage);
+            assert!(shown.stderr.contains(why) && shown.stderr.contains("--role"), "{}", shown.stderr);
+        }
+        assert_eq!(checked(CELL, Some(Role::Replicator), &[]).exit, Exit::Usage);
+        assert_eq!(checked(CELL, Some(Role::Cell), &[]).exit, Exit::Done);
+    }
+
+    #[test]
+    fn what_is_printed_is_in_force_and_holds_no_secret() {
+        let (_folder, file) = file(CELL);
+        let print = |output| {
+            let args = ConfigArgs { file: file.clone(), role: None };
+            config(ConfigVerb::Print(args), output, &[("ROLLCALL_ZONE".into(), "b".into())])
+        };
+        let table = print(Output::Table);
+        assert_eq!(table.exit, Exit::Done, "{}", table.stderr);
+        assert!(table.stdout.contains("zone = \"b\""), "{}", table.stdout);
+        assert!(
+            !table.stdout.contains("secret") && table.stdout.contains("(hidden)@127"),
+            "{}",
+            table.stdout
+        );
+        let json: serde_json::Value = serde_json::from_str(&print(Output::Json).stdout).unwrap();
+        assert_eq!((json["zone"].as_str(), json["store"]["kind"].as_str()), (Some("b"), Some("etcd")));
+    }
+}

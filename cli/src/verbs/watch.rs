@@ -1,0 +1,171 @@
+//! `rollcall watch`: what changes, a line each, as it happens.
+//!
+//! Promises: lines come out when their event is whole, in order, none left out. It ends when the stream or the reader
+//! does and never reconnects; the last position it printed is where to go on from.
+
+use futures_util::StreamExt;
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::given;
+use crate::args::{Output, QueryArgs};
+use crate::exit::Exit;
+use crate::http::{Call, Cell, Failure};
+use crate::show::{Reader, Shown, put, show};
+use crate::sse::{Event, Parser};
+use crate::table::{cell, position, seconds};
+
+pub(crate) async fn watch(url: &str, output: Output, query: QueryArgs, since: Option<String>) -> Shown {
+    match follow(url, output, query, since).await {
+        Ok(()) => Shown::words(Exit::Done, ""),
+        Err(failure) => show(output, Err(failure), |_| Default::default()),
+    }
+}
+
+async fn follow(url: &str, output: Output, query: QueryArgs, since: Option<String>) -> Result<(), Failure> {
+    let cell = Cell::at(url)?;
+    let call =
+        Call::new(Method::GET, &["v1", "watch"]).query(query.parameters()).query(given([("since", since)]));
+    let mut bytes = cell.open(call).await?.bytes_stream();
+    let mut parser = Parser::default();
+    let mut last = None;
+    let ended = |why: &str, last: Option<&String>| {
+        let go_on = last.map_or(String::new(), |id| format!("; go on with --since {id}"));
+        cell.broken(&format!("{why}{go_on}"))
+    };
+    while let Some(chunk) = bytes.next().await {
+        let chunk = chunk.map_err(|error| ended(&error.to_string(), last.as_ref()))?;
+        let events = parser.take(&chunk).map_err(|_| ended("it is no event stream of a cell", None))?;
+        for event in events {
+            let line = match output {
+                Output::Json => json_line(&event),
+                Output::Table => text_line(&event),
+            };
+            match put(&format!("{line}\n")) {
+                Ok(Reader::There) => {}
+                Ok(Reader::Gone) => return Ok(()),
+                Err(error) => {
+                    let words = format!("the events could not be written: {error}");
+                    return Err(Failure { exit: Exit::Failed, body: None, words });
+                }
+            }
+            last = event.id.or(last);
+        }
+    }
+    Err(ended("the cell closed it", last.as_ref()))
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'a str,
+    id: Option<&'a str>,
+    data: Box<RawValue>,
+}
+
+/// One object a line. The data are the event's own; a line break in them can only stand between JSON's tokens.
+fn json_line(event: &Event) -> String {
+    let flat = event.data.replace(['\n', '\r'], " ");
+    // What is no JSON, which no cell sends, is at least not lost.
+    let data = RawValue::from_string(flat).or_else(|_| serde_json::value::to_raw_value(&event.data));
+    let line = data
+        .map(|data| Line { event: &event.name, id: event.id.as_deref(), data })
+        .map(|line| serde_json::to_string(&line));
+    match line {
+        Ok(Ok(line)) => line,
+        Ok(Err(_)) | Err(_) => "{}".to_owned(),
+    }
+}
+
+/// A line for people; a delta has a line for each of its changes.
+fn text_line(event: &Event) -> String {
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    let region = cell(data.get("region"));
+    let at = || position(data.get("position"));
+    match event.name.as_str() {
+        "snapshot_begin" => format!("snapshot  {region}  {} of {} agents", at(), cell(data.get("count"))),
+        "snapshot_end" => format!("complete  {region}  {}", at()),
+        "put" => format!("put       {}", agent(&data)),
+        "delta" => delta(&region, &data),
+        "bookmark" => format!(
+            "bookmark  {region}  {}, {} agents, {} old",
+            at(),
+            cell(data.get("count")),
+            seconds(data.get("age_ms"))
+        ),
+        "resync" => format!("resync    {region}  {}", cell(data.get("reason"))),
+        other => format!("{other}  {}", event.data.replace('\n', " ")),
+    }
+}
+
+fn delta(region: &str, data: &Value) -> String {
+    let changes = data.get("changes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut lines =
+        vec![format!("delta     {region}  {}, {} changes", position(data.get("to")), changes.len())];
+    for change in changes {
+        lines.push(match (change.get("put"), change.get("remove")) {
+            (Some(put), _) => format!("  put     {}", agent(put)),
+            (None, Some(gone)) => format!(
+                "  remove  {region}  {}  epoch {}, {} by {}",
+                cell(gone.get("id")),
+                cell(gone.get("epoch")),
+                cell(gone.get("reason")),
+                cell(gone.get("actor"))
+            ),
+            (None, None) => format!("  {change}"),
+        });
+    }
+    lines.join("\n")
+}
+
+fn agent(agent: &Value) -> String {
+    let member = |name: &str| cell(agent.get(name));
+    let (region, id, epoch, lifecycle) =
+        (member("region"), member("id"), member("epoch"), member("lifecycle"));
+    format!("{region}  {id}  epoch {epoch}, {lifecycle}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, id: Option<&str>, data: &str) -> Event {
+        Event { name: name.into(), id: id.map(str::to_owned), data: data.into() }
+    }
+
+    #[test]
+    fn json_is_one_object_a_line_with_the_data_as_they_came() {
+        let line = json_line(&event("delta", Some("1-ab:7"), "{ \"n\" : 1.50,\n\"id\":\"\\u0041\" }"));
+        assert_eq!(line, r#"{"event":"delta","id":"1-ab:7","data":{ "n" : 1.50, "id":"\u0041" }}"#);
+        assert_eq!(json_line(&event("put", None, "{}")), r#"{"event":"put","id":null,"data":{}}"#);
+        assert_eq!(json_line(&event("odd", None, "a\nb")), r#"{"event":"odd","id":null,"data":"a\nb"}"#);
+    }
+
+    #[test]
+    fn every_event_of_the_contract_has_its_line_for_people() {
+        let at = r#""region":"us-east","position":{"incarnation":"1-ab","revision":"7"}"#;
+        let put = r#"{"region":"us-east","id":"a/b/c","epoch":"7","lifecycle":"healthy"}"#;
+        let remove = r#"{"id":"a/b/d","epoch":"5","reason":"expired","actor":"keeper"}"#;
+        let to = r#""region":"us-east","from":null,"to":{"incarnation":"1-ab","revision":"9"}"#;
+        for (name, data, line) in [
+            ("snapshot_begin", format!(r#"{{{at},"count":2}}"#), "snapshot  us-east  1-ab:7 of 2 agents"),
+            ("put", put.to_owned(), "put       us-east  a/b/c  epoch 7, healthy"),
+            ("snapshot_end", format!("{{{at}}}"), "complete  us-east  1-ab:7"),
+            (
+                "delta",
+                format!(r#"{{{to},"changes":[{{"put":{put}}},{{"remove":{remove}}}]}}"#),
+                "delta     us-east  1-ab:9, 2 changes\n  put     us-east  a/b/c  epoch 7, healthy\n  \
+                 remove  us-east  a/b/d  epoch 5, expired by keeper",
+            ),
+            (
+                "bookmark",
+                format!(r#"{{{at},"count":2,"age_ms":120}}"#),
+                "bookmark  us-east  1-ab:7, 2 agents, 0.1 s old",
+            ),
+            ("resync", r#"{"region":"us-east","reason":"gap"}"#.to_owned(), "resync    us-east  gap"),
+        ] {
+            assert_eq!(text_line(&event(name, None, &data)), line);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+
+use crate::process::{Dev, Ended, Process, eventually, rollcall, say};
+
+fn start(url: &str, line: &[&str]) -> Process {
+    let mut command = rollcall();
+    command.args(["run", "--url", url, "--id", "demo/job", "--endpoint", "http://127.0.0.1:9/"]).args(line);
+    Process::start(command)
+}
+
+/// An address where nobody is.
+fn nowhere() -> String {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    format!("http://{free}")
+}
+
+fn jobs(url: &str) -> Vec<serde_json::Value> {
+    let list = say(url, &["agents", "--name", "job", "-o", "json"]).json();
+    list["agents"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn the_exit_code_is_the_commands_own_also_when_the_registry_is_away() {
+    let url = nowhere();
+    for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        let ended = start(&url, &["--", "sh", "-c", script]).end();
+        assert_eq!(ended.code, Some(code), "{script}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_commands_output_is_its_own() {
+    let Ended { code, stdout, .. } = start(&nowhere(), &["--", "sh", "-c", "echo to stdout"]).end();
+    assert_eq!((code, stdout.as_str()), (Some(0), "to stdout\n"));
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let ended = start(&nowhere(), &["--", "no-such-command-here"]).end();
+    assert_eq!(ended.code, Some(127), "{ended:?}");
+    assert!(ended.stderr.contains("no-such-command-here"), "{ended:?}");
+    let ended = start(&nowhere(), &["--capability", "email.send", "--", "sh", "-c", "echo ran"]).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+    assert!(ended.stderr.contains("/capabilities/0"), "{ended:?}");
+    let ended = start("cell:7400", &["--", "true"]).end();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+}
+
+#[test]
+fn it_is_registered_while_the_command_runs_and_signals_are_passed_on() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let job = start(url, &["--", "sleep", "600"]);
+        let found = eventually("the job is registered", || jobs(url).pop());
+        assert_eq!(found["lifecycle"], "healthy");
+        job.signal(signal);
+        let ended = job.end();
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        // It was taken back before the process ended, so there is nothing to wait for.
+        assert!(jobs(url).is_empty());
+        let removals = say(url, &["removals", "-o", "json"]).json();
+        assert_eq!(removals["removals"][0]["reason"], "deregistered");
+        assert_eq!(removals["removals"][0]["id"], found["id"]);
+    }
+}
+
+#[test]
+fn a_signal_tells_callers_that_it_is_going_while_the_command_finishes() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = folder.path().join("done");
+    // It takes the signal as a wish, and ends when its work is done.
+    let script = format!("trap : TERM; while [ ! -e '{}' ]; do sleep 0.05; done; exit 7", done.display());
+    let job = start(url, &["--", "sh", "-c", &script]);
+    eventually("the job is registered", || jobs(url).pop());
+    job.signal(Signal::TERM);
+    eventually("the job is draining", || jobs(url).pop().filter(|job| job["lifecycle"] == "draining"));
+    std::fs::write(&done, "").expect("written");
+    let ended = job.end();
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert!(jobs(url).is_empty());
+}
+
+#[test]
+fn a_registry_that_comes_later_is_found() {
+    // Outside of the range that the system hands out, where other tests might get in between.
+    let pairs = (0..).map(|at| 20_000 + 2 * u16::try_from((std::process::id() + at) % 5_000).expect("small"));
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let port = pairs.take(5_000).find(|port| free(*port) && free(port + 1)).expect("a free pair of ports");
+    let url = format!("http://127.0.0.1:{port}");
+    let job = start(&url, &["--", "sleep", "600"]);
+    eventually("the first try has failed", || job.stderr().contains("registration failed").then_some(()));
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo", "--base-port", &port.to_string()]);
+    assert_eq!(dev.urls, [url.as_str()]);
+    eventually("the job is registered", || jobs(&url).pop());
+    job.signal(Signal::TERM);
+    assert_eq!(job.end().code, Some(143));
+}

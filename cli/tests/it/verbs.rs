@@ -1,0 +1,161 @@
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::process::{Dev, Process, eventually, rollcall, say};
+
+#[test]
+fn a_registration_lives_from_register_to_deregister() {
+    let dev = Dev::start(&["--agents", "0"]);
+    let url = dev.urls[0].as_str();
+    let line = [
+        "register",
+        "--id",
+        "ops/mail",
+        "--endpoint",
+        "http://h:1/x",
+        "--capability",
+        "email:send:v1",
+        "--zone",
+        "a",
+    ];
+    let registered =
+        say(url, &[&line[..], &["--metadata", "team=x", "--lease", "60", "-o", "json"]].concat());
+    assert_eq!(registered.code, Some(0), "{registered:?}");
+    let body = registered.json();
+    let (id, epoch) = (body["id"].as_str().expect("an id"), body["epoch"].as_str().expect("an epoch"));
+    assert!(id.starts_with("ops/mail/"), "{id}");
+    assert_eq!(body["lease_seconds"], 60);
+
+    let table = say(url, &["agents", "--capability", "email:send:v1", "--metadata", "team=x"]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    assert!(table.stdout.starts_with("ID ") && table.stdout.contains(id), "{table:?}");
+    let other = say(url, &["agents", "--metadata", "team=y"]);
+    assert!(!other.stdout.contains(id), "{other:?}");
+    assert!(other.stderr.contains("no agent fits"), "{other:?}");
+    let agent = say(url, &["agent", id]);
+    assert!(agent.stdout.contains("http://h:1/x"), "{agent:?}");
+
+    let renewed = say(url, &["renew", id, "--epoch", epoch, "-o", "json"]);
+    assert_eq!((renewed.code, &renewed.json()["lease_seconds"]), (Some(0), &serde_json::json!(60)));
+    let gone = say(url, &["deregister", id, "--epoch", epoch, "-o", "json"]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (Some(0), "{}\n"), "{gone:?}");
+    let removals = say(url, &["removals", "--id", id, "-o", "json"]).json();
+    assert_eq!(removals["removals"][0]["reason"], "deregistered", "{removals}");
+    assert_eq!(say(url, &["agent", id]).code, Some(3));
+    assert_eq!(dev.stop().code, Some(0));
+}
+
+#[test]
+fn refusals_end_with_their_code_and_give_their_body() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let register = ["register", "--id", "a/b/c", "--endpoint", "http://h:1/", "-o", "json"];
+    let first = say(url, &register).json()["epoch"].as_str().expect("an epoch").to_owned();
+    let second = say(url, &register).json()["epoch"].as_str().expect("an epoch").to_owned();
+    assert_ne!(first, second);
+    for (line, code, problem) in [
+        (&["renew", "a/b/c", "--epoch", &first][..], 4, "superseded"),
+        (&["deregister", "a/b/c", "--epoch", &first], 4, "superseded"),
+        (&["renew", "a/b/d", "--epoch", &first], 3, "not_registered"),
+        (&["renew", "a/b/c", "--epoch", "soon"], 2, "invalid_epoch"),
+        (
+            &["register", "--id", "a/b/c", "--endpoint", "http://h:1/", "--capability", "email.send"],
+            2,
+            "invalid_capability",
+        ),
+        (&["register", "--id", "A/b/c", "--endpoint", "http://h:1/"], 2, "invalid_id"),
+        (&["agents", "--region", "nowhere"], 2, "invalid_parameter"),
+        (&["agents", "--limit", "many"], 2, "invalid_parameter"),
+        (&["agent", "a/b/d"], 3, "not_found"),
+    ] {
+        let json = say(url, &[line, &["-o", "json"]].concat());
+        assert_eq!(json.code, Some(code), "{line:?}: {json:?}");
+        assert_eq!(json.json()["code"], problem, "{line:?}: {json:?}");
+        let table = say(url, line);
+        assert_eq!((table.code, table.stdout.as_str()), (Some(code), ""), "{line:?}: {table:?}");
+        assert!(
+            table.stderr.starts_with("refused (") && table.stderr.contains(problem),
+            "{line:?}: {table:?}"
+        );
+    }
+    assert_eq!(dev.stop().code, Some(0));
+}
+
+#[test]
+fn no_connection_ends_with_5_and_a_sentence() {
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let url = format!("http://127.0.0.1:{port}");
+    for line in [
+        &["regions"][..],
+        &["watch"],
+        &["agents"],
+        &["renew", "a/b/c", "--epoch", "1"],
+        &["register", "--id", "a/b", "--endpoint", "http://h:1/"],
+    ] {
+        let json = say(&url, &[line, &["-o", "json"]].concat());
+        assert_eq!((json.code, json.stdout.as_str()), (Some(5), "{}\n"), "{line:?}: {json:?}");
+        assert!(json.stderr.contains(&url) && json.stderr.contains("rollcall dev"), "{line:?}: {json:?}");
+    }
+}
+
+#[test]
+fn the_environment_names_the_cell_and_the_flag_wins() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let mut command = rollcall();
+    command.env("ROLLCALL_URL", &dev.urls[0]).args(["regions", "-o", "json"]);
+    assert_eq!(Process::start(command).end().json()["regions"][0]["region"], "solo");
+    let mut command = rollcall();
+    command.env("ROLLCALL_URL", "http://127.0.0.1:1").args(["regions", "--url", &dev.urls[0]]);
+    assert_eq!(Process::start(command).end().code, Some(0));
+}
+
+#[test]
+fn a_card_is_handed_out_byte_for_byte() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("card.json");
+    let card =
+        "{ \"name\" : \"t\\u0041\",\n\t\"url\":\"http://h:1/\", \"protocolVersion\":\"0.3.0\", \"x\": 1.50 }";
+    std::fs::write(&file, card).expect("written");
+    let line = ["register", "--id", "a/b/c", "--card", file.to_str().expect("text")];
+    let registered = say(&dev.urls[0], &line);
+    assert_eq!(registered.code, Some(0), "{registered:?}");
+    let mut curl = Command::new("curl");
+    curl.args(["-sf", &format!("{}/v1/agents/a/b/.well-known/agent-card.json", dev.urls[0])]);
+    assert_eq!(Process::start(curl).end().stdout.trim_end(), card);
+}
+
+#[test]
+fn a_watch_tells_what_is_there_and_then_what_changes() {
+    let dev = Dev::start(&["--agents", "1", "--regions", "solo"]);
+    let mut command = rollcall();
+    command.args(["watch", "-o", "json", "--url", &dev.urls[0]]);
+    let watch = Process::start(command);
+    let events = || -> Vec<serde_json::Value> {
+        watch.stdout().lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
+    };
+    eventually("the snapshot", || events().iter().any(|e| e["event"] == "snapshot_end").then_some(()));
+    let first: Vec<_> =
+        events().iter().take(3).map(|e| e["event"].as_str().expect("a name").to_owned()).collect();
+    assert_eq!(first, ["snapshot_begin", "put", "snapshot_end"]);
+    assert_eq!(say(&dev.urls[0], &["register", "--id", "a/b/c", "--endpoint", "http://h:1/"]).code, Some(0));
+    let delta = eventually("the delta", || {
+        let put =
+            |e: &serde_json::Value| e["event"] == "delta" && e["data"]["changes"][0]["put"]["id"] == "a/b/c";
+        events().into_iter().find(put)
+    });
+    let since = delta["id"].as_str().expect("a delta carries an id").to_owned();
+    drop(watch);
+    assert_eq!(say(&dev.urls[0], &["register", "--id", "a/b/d", "--endpoint", "http://h:1/"]).code, Some(0));
+    let mut command = rollcall();
+    command.args(["watch", "--since", &since, "--url", &dev.urls[0]]);
+    let watch = Process::start(command);
+    eventually("what came after", || watch.stdout().contains("a/b/d").then_some(()));
+    assert!(!watch.stdout().contains("snapshot"), "{}", watch.stdout());
+    // The stream ends with the cell: that is told, with where to go on.
+    assert_eq!(dev.stop().code, Some(0));
+    let ended = watch.end();
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+    assert!(ended.stderr.contains("--since "), "{ended:?}");
+}
