@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use rollcall_model::{Clock, InstanceId, Revision};
+use rollcall_model::{Clock, InstanceId, Position, Relation, Revision, View, limits as model_limits};
 use rollcall_proto::store::{Gone, encode_removal};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::founding::Founding;
 use crate::store::{Committed, Group, Op, Store, StoreError, Verdict, Write, keys, limits};
@@ -76,8 +76,14 @@ impl Groups {
     }
 }
 
-/// Carries groups to the store until every door is dropped.
-pub async fn run<S: Store>(store: Arc<S>, mut submissions: mpsc::Receiver<Submission>, clock: Clock) {
+/// Carries groups to the store until every door is dropped. Answers come when `view`, the own replica, shows the write,
+/// so that an owner reads what it wrote; it is waited for once a group, not once a write.
+pub async fn run<S: Store>(
+    store: Arc<S>,
+    mut submissions: mpsc::Receiver<Submission>,
+    view: watch::Receiver<Arc<View>>,
+    clock: Clock,
+) {
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut waiting = VecDeque::new();
     let mut sent = tokio::task::JoinSet::new();
@@ -101,10 +107,16 @@ pub async fn run<S: Store>(store: Arc<S>, mut submissions: mpsc::Receiver<Submis
         }
         let taken = take(&mut waiting);
         let store = Arc::clone(&store);
-        let clock = clock.clone();
+        let (clock, mut view) = (clock.clone(), view.clone());
         sent.spawn(async move {
-            carry(&*store, taken, &clock).await;
+            let Some(founding) = taken.first().map(|first| Arc::clone(&first.founding)) else { return };
+            let result = commit(&*store, &taken, &clock).await;
+            // The next group need not wait for this one to be shown.
             drop(slot);
+            if let Ok(Committed::Done { revision, .. }) = &result {
+                shown(&mut view, &Position::new(founding.incarnation.clone(), *revision)).await;
+            }
+            answer(taken, result);
         });
     }
     while sent.join_next().await.is_some() {}
@@ -148,17 +160,31 @@ fn write_bytes(write: &Write) -> usize {
     write.then.iter().map(op).sum::<usize>() + 64
 }
 
-async fn carry<S: Store>(store: &S, taken: Vec<Submission>, clock: &Clock) {
-    let Some(first) = taken.first() else { return };
+async fn commit<S: Store>(store: &S, taken: &[Submission], clock: &Clock) -> Result<Committed, StoreError> {
     let gone: Vec<Gone> = taken.iter().filter_map(|s| s.gone.clone()).collect();
     let also = if gone.is_empty() {
         Vec::new()
     } else {
         vec![Op::Put(keys::REMOVAL.into(), encode_removal(&gone, clock.wall()))]
     };
-    let fence = vec![first.founding.fence()];
+    let fence = taken.first().map(|first| first.founding.fence()).into_iter().collect();
     let writes = taken.iter().map(|s| s.write.clone()).collect();
-    let result = store.commit(Group { fence, also, writes }).await;
+    store.commit(Group { fence, also, writes }).await
+}
+
+/// Waits until the own replica shows a position; not for ever, because the write is done anyway.
+async fn shown(view: &mut watch::Receiver<Arc<View>>, position: &Position) {
+    let reached = view.wait_for(|view| {
+        view.position().is_some_and(|own| match own.relation(position) {
+            Relation::Same(order) => order.is_ge(),
+            Relation::NewerHistory => true,
+            Relation::OlderHistory | Relation::Conflict => false,
+        })
+    });
+    let _ = tokio::time::timeout(model_limits::AHEAD_WAIT, reached).await;
+}
+
+fn answer(taken: Vec<Submission>, result: Result<Committed, StoreError>) {
     match result {
         Ok(Committed::Done { revision, verdicts }) => {
             // I15: a write without a verdict was not acknowledged by the store; it is unknown.

@@ -110,18 +110,20 @@ impl Registrar {
             let ordinal = founding.incarnation.ordinal();
             let registered_at = self.clock.wall();
             let stored = StoredRegistration { declared: declared.clone(), ordinal, registered_at };
+            let mut then = vec![Op::Put(keys::registration(&id), encode_registration(&stored))];
+            // What the owner said of the registration before goes with it; a first registration has no such key,
+            // because a removal takes both.
+            if seen > Revision(0) {
+                then.push(Op::Remove(keys::owned(&id)));
+            }
             let write = Write {
                 compare: vec![Compare::ModRevision(keys::registration(&id), seen)],
-                then: vec![
-                    Op::Put(keys::registration(&id), encode_registration(&stored)),
-                    Op::Remove(keys::owned(&id)),
-                ],
+                then,
                 otherwise_read: keys::registration(&id),
             };
             match self.commit(&id, write, None, &founding).await? {
                 Outcome::Won(revision) => {
                     let position = Position::new(founding.incarnation.clone(), revision);
-                    self.applied(&position).await;
                     let registration = Arc::new(Registration {
                         epoch: Epoch::new(ordinal, revision),
                         registered_at,
@@ -245,8 +247,6 @@ impl Registrar {
             };
             match self.commit(id, write, None, &founding).await? {
                 Outcome::Won(revision) => {
-                    let position = Position::new(founding.incarnation.clone(), revision);
-                    self.applied(&position).await;
                     return Ok(Arc::new(Registration { owned, revision, ..(*current).clone() }));
                 }
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
@@ -276,10 +276,7 @@ impl Registrar {
                 term: None,
             };
             match self.commit(id, removal_write(id, epoch), Some(gone), &founding).await? {
-                Outcome::Won(revision) => {
-                    self.applied(&Position::new(founding.incarnation.clone(), revision)).await;
-                    return Ok(());
-                }
+                Outcome::Won(_) => return Ok(()),
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
                 Outcome::Lost(Some(entry)) => return Err(lost_to(id, &entry)),
                 Outcome::OtherHistory => self.other_history(&founding).await,
@@ -347,20 +344,6 @@ impl Registrar {
             Some(current) => Refusal::superseded(&current),
             None => Refusal::not_registered(id.as_str()),
         }
-    }
-
-    /// Waits until the own replica shows a position, so that an owner reads its own write; not for ever, because the
-    /// write is done anyway.
-    async fn applied(&self, position: &Position) {
-        let mut view = self.view.clone();
-        let reached = view.wait_for(|view| {
-            view.position().is_some_and(|own| match own.relation(position) {
-                rollcall_model::Relation::Same(order) => order.is_ge(),
-                rollcall_model::Relation::NewerHistory => true,
-                rollcall_model::Relation::OlderHistory | rollcall_model::Relation::Conflict => false,
-            })
-        });
-        let _ = tokio::time::timeout(limits::AHEAD_WAIT, reached).await;
     }
 
     async fn moved_on(&self, revision: Revision) {

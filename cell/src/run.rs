@@ -124,7 +124,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let regions = Regions::new(own.clone(), views);
 
     let (groups, submissions) = Groups::new();
-    tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, clock.clone()));
+    tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, own_view.clone(), clock.clone()));
     let grpc_at = grpc.local_addr()?;
     let task = Keeper {
         store,
