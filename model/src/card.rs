@@ -149,11 +149,14 @@ fn endpoints(value: &Value, found: &mut Vec<Invalid>) -> Vec<Endpoint> {
         // Bare host:port is what the gRPC binding of a card carries.
         let grpc = protocol.as_deref().is_some_and(|p| p.eq_ignore_ascii_case("grpc"));
         let url = if grpc && !url.contains("://") { format!("grpc://{url}") } else { url };
-        match Endpoint::at(&url, protocol.as_deref(), pointer, Code::InvalidCard) {
-            Ok(endpoint) if endpoints.len() < limits::ENDPOINTS_MAX && !endpoints.contains(&endpoint) => {
-                endpoints.push(endpoint);
+        match Endpoint::at(&url, protocol.as_deref(), pointer.clone(), Code::InvalidCard) {
+            Ok(endpoint) if endpoints.contains(&endpoint) => {}
+            // Leaving the rest out would be cutting what the caller gave (I47).
+            Ok(_) if endpoints.len() == limits::ENDPOINTS_MAX => {
+                found.push(Invalid::new(Code::InvalidCard, pointer, "a card has at most 16 interfaces"));
+                break;
             }
-            Ok(_) => {}
+            Ok(endpoint) => endpoints.push(endpoint),
             Err(finding) => found.push(finding),
         }
     }
@@ -168,6 +171,11 @@ fn skills(value: &Value, found: &mut Vec<Invalid>) -> Vec<Skill> {
     }
     let mut skills = Vec::new();
     for (at, skill) in listed.iter().enumerate() {
+        if !skill.is_object() {
+            let pointer = format!("/card/skills/{at}");
+            found.push(Invalid::new(Code::InvalidCard, pointer, "a skill is an object"));
+            continue;
+        }
         let Some(id) = skill.get("id").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= 256)
         else {
             found.push(Invalid::new(
@@ -178,12 +186,15 @@ fn skills(value: &Value, found: &mut Vec<Invalid>) -> Vec<Skill> {
             continue;
         };
         let name = skill.get("name").and_then(Value::as_str).unwrap_or(id);
-        let tags = array(skill, "tags")
-            .iter()
-            .filter_map(Value::as_str)
-            .take(limits::TAGS_MAX)
-            .map(str::to_owned)
-            .collect();
+        let tags: Vec<String> =
+            array(skill, "tags").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        if tags.len() > limits::TAGS_MAX {
+            found.push(Invalid::new(
+                Code::InvalidCard,
+                format!("/card/skills/{at}/tags"),
+                "a skill has at most 32 tags",
+            ));
+        }
         skills.push(Skill { id: id.to_owned(), name: name.to_owned(), tags });
     }
     skills

@@ -1,6 +1,6 @@
 //! The keeper's leases: deadlines in memory, and one pass over those that are due.
 //!
-//! A renewal moves a deadline and nothing else. Each lease stands in the queue once, under a deadline it had; when that
+//! A renewal moves a deadline and nothing else. Each lease has one place in the queue, under a deadline it had; when that
 //! comes up the lease is looked at and put back under the one it has now. A sweep therefore costs what is due, not
 //! what there is.
 
@@ -38,6 +38,9 @@ pub struct Lease {
     pub renewed_wall: Timestamp,
     /// A removal is on its way to the store; renewals wait for what becomes of it (I05).
     removing: bool,
+    /// Its place in the queue, at or before its deadline. Other places that carry its id are left over from a
+    /// registration before and mean nothing. None while a removal is under way.
+    place: Option<Instant>,
 }
 
 /// The answer to a renewal.
@@ -158,15 +161,19 @@ impl Deadlines {
     }
 
     fn grant(&mut self, registration: &Registration, now: Instant, wall: Timestamp) {
+        let id = &registration.declared.id;
         let length = Duration::from_secs(u64::from(registration.declared.lease_seconds));
-        let lease =
-            Lease { epoch: registration.epoch, length, renewed: now, renewed_wall: wall, removing: false };
-        let deadline = lease.deadline();
-        let known = self.leases.insert(registration.declared.id.clone(), lease);
-        // A known lease still stands in the queue, perhaps too late for a shorter one: then it stands there twice.
-        if known.is_none_or(|known| known.deadline() > deadline) {
-            self.queue.entry(deadline).or_default().push_back(registration.declared.id.clone());
+        let deadline = now.plus(length);
+        // A place of the registration before serves again, unless it comes too late for a shorter lease. One whose
+        // removal is under way has none, and would never be looked at again (I06).
+        let known = self.leases.get(id).and_then(|known| known.place).filter(|place| *place <= deadline);
+        if known.is_none() {
+            self.queue.entry(deadline).or_default().push_back(id.clone());
         }
+        let place = known.or(Some(deadline));
+        let epoch = registration.epoch;
+        let lease = Lease { epoch, length, renewed: now, renewed_wall: wall, removing: false, place };
+        self.leases.insert(id.clone(), lease);
     }
 
     /// Moves the deadline of one lease. Only the server's monotonic clock decides (acceptance LEA-10).
@@ -193,15 +200,20 @@ impl Deadlines {
         let mut lapsed = Vec::new();
         while lapsed.len() < most {
             let Some(mut due) = self.queue.first_entry().filter(|due| *due.key() <= now) else { break };
+            let place = *due.key();
             let Some(id) = due.get_mut().pop_front() else {
                 due.remove();
                 continue;
             };
-            let Some(lease) = self.leases.get_mut(&id) else { continue };
+            let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.place == Some(place)) else {
+                continue;
+            };
             let deadline = lease.deadline();
             if deadline > now {
+                lease.place = Some(deadline);
                 self.queue.entry(deadline).or_default().push_back(id);
-            } else if !lease.removing {
+            } else {
+                lease.place = None;
                 lease.removing = true;
                 lapsed.push((id, lease.epoch));
             }
@@ -211,9 +223,26 @@ impl Deadlines {
 
     /// A removal did not happen, or nobody knows: the lease may be renewed again, and is due at once.
     pub fn put_back(&mut self, id: &InstanceId, epoch: Epoch, now: Instant) {
-        if let Some(lease) = self.leases.get_mut(id).filter(|lease| lease.epoch == epoch) {
+        if let Some(lease) = self.leases.get_mut(id).filter(|lease| lease.epoch == epoch && lease.removing) {
             lease.removing = false;
+            lease.place = Some(now);
             self.queue.entry(now).or_default().push_back(id.clone());
         }
+    }
+}
+
+/// What the proofs count; the queue is nobody else's business.
+#[cfg(feature = "testing")]
+impl Deadlines {
+    /// Places in the queue.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.values().map(VecDeque::len).sum()
+    }
+
+    /// Places that a sweep at `now` looks at.
+    #[must_use]
+    pub fn due(&self, now: Instant) -> usize {
+        self.queue.range(..=now).map(|(_, ids)| ids.len()).sum()
     }
 }

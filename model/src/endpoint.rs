@@ -43,6 +43,14 @@ impl Endpoint {
                 ));
             }
         }
+        // The parser repairs `http:h`, `http:///h` and backslashes as a browser does; what is kept is the text, and
+        // other dialers do not repair it.
+        let written =
+            url.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case(parsed.scheme()));
+        let authority = written.map_or("", |(_, rest)| rest);
+        if authority.is_empty() || authority.starts_with(['/', '?', '#']) || url.contains('\\') {
+            return Err("a URL is <scheme>://<host>, as in http://10.0.0.1:8080/".into());
+        }
         let host = parsed.host_str().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
@@ -106,6 +114,13 @@ mod tests {
             "",
             "http://",
             "http:///x",
+            "http:h:1/",
+            "http:/h/",
+            "http:h/x://y",
+            "http:\\\\h\\x",
+            "http://h\\@i/",
+            "grpc:///x",
+            "http://?q",
             "10.0.0.1:80",
             "ftp://h/x",
             "http://0.0.0.0:80",

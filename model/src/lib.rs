@@ -25,6 +25,12 @@ pub mod query;
 pub mod registration;
 pub mod snapshot;
 pub mod state;
+#[cfg(feature = "testing")]
+#[allow(
+    clippy::expect_used,
+    reason = "a fixture that cannot be built is a defect of the test that asks for it"
+)]
+pub mod testing;
 pub mod time;
 pub mod view;
 pub mod watch;

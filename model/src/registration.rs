@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::capability::Capability;
 use crate::declaration::Declared;
 use crate::lifecycle::{Lifecycle, Load};
 use crate::position::{Epoch, Revision};
@@ -44,36 +45,40 @@ impl Owned {
 }
 
 impl Registration {
-    /// Bytes it takes about, for bounded buffers and pages: its texts, not its pointers.
+    /// Bytes it takes on any wire at most, for bounded buffers and pages.
+    ///
+    /// Each part counts with what frames it (field, length, nesting), because a record may consist of thousands of
+    /// texts of one letter, and pages are cut by this number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
+        /// The field's number and the length, three bytes of it at most.
+        const FRAME: usize = 4;
+        /// Everything of fixed size: numbers, words, the frames around a record and around its two parts.
+        const FIXED: usize = 128;
         let d = &self.declared;
-        let texts = |list: &[String]| list.iter().map(String::len).sum::<usize>();
-        let capabilities: usize = d
-            .capabilities
-            .iter()
-            .map(|c| {
-                c.name.as_str().len()
-                    + c.description.as_ref().map_or(0, String::len)
-                    + c.input_summary.as_ref().map_or(0, String::len)
-                    + c.output_summary.as_ref().map_or(0, String::len)
-                    + c.schema_url.as_ref().map_or(0, String::len)
-                    + texts(&c.tags)
-                    + texts(&c.input_types)
-                    + texts(&c.output_types)
-                    + 16
-            })
-            .sum();
-        let skills: usize = d.skills.iter().map(|s| s.id.len() + s.name.len() + texts(&s.tags) + 8).sum();
-        let metadata: usize = [&d.metadata, &self.owned.metadata]
-            .iter()
-            .flat_map(|map| map.iter())
-            .map(|(k, v)| k.len() + v.len() + 4)
-            .sum();
-        let endpoints: usize =
-            d.endpoints.iter().map(|e| e.url.len() + e.protocol.as_ref().map_or(0, String::len) + 4).sum();
-        let card = d.card.as_ref().map_or(0, |card| card.json().len() + 72);
-        d.id.as_str().len() + capabilities + skills + metadata + endpoints + card + 96
+        let text = |text: &str| text.len() + FRAME;
+        let maybe = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() + FRAME);
+        let texts = |list: &[String]| list.iter().map(|text| text.len() + FRAME).sum::<usize>();
+        let capability = |c: &Capability| {
+            let free = [&c.description, &c.input_summary, &c.output_summary, &c.schema_url];
+            text(c.name.as_str())
+                + free.into_iter().map(maybe).sum::<usize>()
+                + [&c.tags, &c.input_types, &c.output_types]
+                    .into_iter()
+                    .map(|list| texts(list))
+                    .sum::<usize>()
+                + 2 * FRAME
+        };
+        let entries = d.metadata.iter().chain(&self.owned.metadata);
+        FIXED
+            + text(d.id.as_str())
+            + maybe(&d.version)
+            + d.zone.as_ref().map_or(0, |zone| text(zone.as_str()))
+            + d.endpoints.iter().map(|e| text(&e.url) + maybe(&e.protocol) + FRAME).sum::<usize>()
+            + d.capabilities.iter().map(capability).sum::<usize>()
+            + d.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
+            + entries.map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
+            + d.card.as_ref().map_or(0, |card| text(card.json()) + text(card.digest()) + FRAME)
     }
 
     /// The newest-first order among usable instances: by epoch, then id.

@@ -258,15 +258,12 @@ impl View {
         }
         let mut heard = heard;
         if let Some(loaded) = &self.loaded {
-            // Within one history a newer state is at least as young as the older one was known to be.
-            if head.position.incarnation == loaded.position.incarnation {
-                heard = heard.or(loaded.heard);
-            }
             match head.position.relation(&loaded.position) {
                 Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
-                Relation::NewerHistory
-                | Relation::Conflict
-                | Relation::Same(Ordering::Equal | Ordering::Greater) => {}
+                // Within one history a newer state is at least as young as the older one was known to be.
+                Relation::Same(Ordering::Equal | Ordering::Greater) => heard = heard.or(loaded.heard),
+                // Removals are told with positions of their own history.
+                Relation::NewerHistory | Relation::Conflict => self.removals.clear(),
             }
             self.resyncs += 1;
             self.last_resync = Some(Resync { at, reason });

@@ -1,7 +1,7 @@
 //! A registration as it is asked for.
 
-use rollcall_model::Declaration;
 use rollcall_model::declaration::{RawCapability, RawEndpoint};
+use rollcall_model::{Declaration, Kind, Lifecycle, Scope};
 
 use crate::convert::registration::{kind_from, lifecycle_from, scope_from};
 use crate::v1;
@@ -9,10 +9,19 @@ use crate::v1;
 /// From the wire: the same unchecked form that a JSON body gives, for the one validator.
 #[must_use]
 pub fn declaration_from_request(wire: v1::RegisterRequest) -> Declaration {
+    // A word of a newer version goes on as its number, for the validator to refuse, not to be taken for "not said".
+    let word = |known: Result<Option<&str>, _>, number: i32| match known {
+        Ok(word) => word.map(str::to_owned),
+        Err(prost::UnknownEnumValue(_)) => Some(number.to_string()),
+    };
+    let kind = v1::Kind::try_from(wire.kind).map(|kind| kind_from(kind).map(Kind::as_str));
+    let scope = v1::Scope::try_from(wire.scope).map(|scope| scope_from(scope).map(Scope::as_str));
+    let lifecycle =
+        v1::Lifecycle::try_from(wire.lifecycle).map(|word| lifecycle_from(word).map(Lifecycle::as_str));
     Declaration {
-        kind: kind_from(wire.kind()).map(|kind| kind.as_str().to_owned()),
-        scope: scope_from(wire.scope()).map(|scope| scope.as_str().to_owned()),
-        lifecycle: lifecycle_from(wire.lifecycle()).map(|lifecycle| lifecycle.as_str().to_owned()),
+        kind: word(kind, wire.kind),
+        scope: word(scope, wire.scope),
+        lifecycle: word(lifecycle, wire.lifecycle),
         id: wire.id,
         holder: wire.holder,
         endpoints: wire
@@ -49,8 +58,6 @@ pub fn declaration_from_request(wire: v1::RegisterRequest) -> Declaration {
 /// To the wire. Words that no version knows become unspecified; the caller checked them.
 #[must_use]
 pub fn register_request(raw: &Declaration) -> v1::RegisterRequest {
-    use rollcall_model::{Kind, Lifecycle, Scope};
-
     use crate::convert::registration::{kind, lifecycle, scope};
     let kind = raw.kind.as_deref().and_then(Kind::parse).map_or(v1::Kind::Unspecified, kind);
     let scope = raw.scope.as_deref().and_then(Scope::parse).map_or(v1::Scope::Unspecified, scope);

@@ -121,7 +121,7 @@ pub fn delta(delta: &Delta) -> v1::Delta {
 /// From the wire.
 ///
 /// # Errors
-/// An unreadable part, or a delta that does not go forward within one incarnation.
+/// An unreadable part, or a delta that does not go forward within one incarnation, change by change.
 pub fn delta_from(wire: v1::Delta) -> Result<Delta, Unreadable> {
     let delta = Delta {
         region: region_from(&wire.region, "delta.region")?,
@@ -138,6 +138,10 @@ pub fn delta_from(wire: v1::Delta) -> Result<Delta, Unreadable> {
     };
     if !delta.changes.iter().all(inside) {
         return Err(Unreadable::new("delta.changes", "a change lies outside of the delta"));
+    }
+    // Of one instance the last change counts, so another order is another state.
+    if !delta.changes.is_sorted_by_key(Change::revision) {
+        return Err(Unreadable::new("delta.changes", "the changes are not in order of revision"));
     }
     Ok(delta)
 }
@@ -158,16 +162,22 @@ pub fn bookmark(bookmark: &Bookmark) -> v1::Bookmark {
 /// From the wire.
 ///
 /// # Errors
-/// An unreadable part.
+/// An unreadable part, or a bookmark that speaks of a change after it.
 pub fn bookmark_from(wire: v1::Bookmark) -> Result<Bookmark, Unreadable> {
-    Ok(Bookmark {
+    let bookmark = Bookmark {
         region: region_from(&wire.region, "bookmark.region")?,
         from: position_from(wire.from, "bookmark.from")?,
         position: position_from(wire.position, "bookmark.position")?,
         count: wire.count,
         digest: digest_from(&wire.digest, "bookmark.digest")?,
         age: Duration::from_millis(wire.age_ms),
-    })
+    };
+    if bookmark.from.incarnation != bookmark.position.incarnation
+        || bookmark.from.revision > bookmark.position.revision
+    {
+        return Err(Unreadable::new("bookmark.from", "it comes after bookmark.position"));
+    }
+    Ok(bookmark)
 }
 
 /// To the wire.

@@ -1,6 +1,6 @@
 //! Queries, through the same setter that HTTP's parameters go through.
 
-use rollcall_model::{Invalid, Query};
+use rollcall_model::{Code, Invalid, Query};
 
 use crate::convert::registration::{kind, kind_from, lifecycle, lifecycle_from};
 use crate::v1;
@@ -28,11 +28,14 @@ pub fn query(query: &Query) -> v1::Query {
 /// The first parameter with a bad value.
 pub fn query_from(wire: Option<v1::Query>) -> Result<Query, Invalid> {
     let wire = wire.unwrap_or_default();
-    let mut query = Query {
-        kind: kind_from(wire.kind()),
-        lifecycle: lifecycle_from(wire.lifecycle()),
-        ..Query::default()
+    // A word of a newer version is refused: left out, it would make the question wider than it was asked.
+    let unknown = |name: &str, number: i32| {
+        Invalid::new(Code::InvalidParameter, name, format!("the value {number} is unknown to this version"))
     };
+    let kind = v1::Kind::try_from(wire.kind).map_err(|_| unknown("kind", wire.kind))?;
+    let lifecycle =
+        v1::Lifecycle::try_from(wire.lifecycle).map_err(|_| unknown("lifecycle", wire.lifecycle))?;
+    let mut query = Query { kind: kind_from(kind), lifecycle: lifecycle_from(lifecycle), ..Query::default() };
     let once = [
         ("namespace", wire.namespace),
         ("name", wire.name),

@@ -1,0 +1,364 @@
+//! A watcher's place in a view that moves, is cut off, is restored and is changed for another holder: what it is sent
+//! always ends at the holder's state, and a delta never crosses a gap (I17, I19, I26).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rollcall_model::testing::{Chance, Origin, declared, ids, position, region, registered};
+use rollcall_model::{
+    Card, Cursor, Epoch, Event, Follower, Instant, Next, Outcome, Position, Query, Registration, Relation,
+    Revision, Snapshot, State, Timestamp, View, limits,
+};
+
+use crate::cases;
+use crate::view::assert_true;
+
+const WALL: Timestamp = Timestamp(0);
+
+/// One thing that happens around a watcher.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    /// The origin goes on, and one of the two holders with it.
+    Steps(u8, bool),
+    /// The origin goes on alone.
+    Lag(u8),
+    /// One holder takes what it lacks, as some publisher cuts it.
+    CatchUp(u64, bool),
+    /// One holder loads anew at the head: its history is gone.
+    Reload(bool),
+    /// The origin is restored; one holder knows it already.
+    Restore(bool),
+    /// The watcher takes a few steps.
+    Advance(u8),
+    /// The watcher connects again, to one of the two, from where it is.
+    Reconnect(bool),
+}
+
+pub(crate) fn happening() -> impl Strategy<Value = Happening> {
+    let which = any::<bool>;
+    prop_oneof![
+        4 => (1..4_u8, which()).prop_map(|(many, which)| Happening::Steps(many, which)),
+        1 => (1..4_u8).prop_map(Happening::Lag),
+        2 => (any::<u64>(), which()).prop_map(|(seed, which)| Happening::CatchUp(seed, which)),
+        1 => which().prop_map(Happening::Reload),
+        1 => which().prop_map(Happening::Restore),
+        6 => (1..5_u8).prop_map(Happening::Advance),
+        1 => which().prop_map(Happening::Reconnect),
+    ]
+}
+
+/// An origin, two holders that follow it at their own pace, and the place of one watcher in one of them.
+pub(crate) struct World {
+    pub(crate) origin: Origin,
+    holders: [View; 2],
+    at: usize,
+    query: Query,
+    cursor: Cursor,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, query: Query) -> Self {
+        let origin = Origin::new(seed);
+        let mut holders = [View::new(region()), View::new(region())];
+        for holder in &mut holders {
+            holder.install(origin.snapshot(&origin.head()), None, "test", WALL);
+        }
+        Self { origin, holders, at: 0, cursor: Cursor::new(query.clone(), None), query }
+    }
+
+    pub(crate) fn holder(&self) -> &View {
+        &self.holders[self.at]
+    }
+
+    /// Brings one holder to the origin's head.
+    fn catch_up(&mut self, which: usize, seed: u64) {
+        let (origin, holder) = (&self.origin, &mut self.holders[which]);
+        let head = origin.head();
+        let at = holder.position().unwrap().clone();
+        if at.incarnation != head.incarnation {
+            assert_eq!(holder.install(origin.snapshot(&head), None, "test", WALL), Outcome::Applied);
+        }
+        let at = holder.position().unwrap().clone();
+        for delta in origin.cut(&at, &mut Chance::new(seed)) {
+            assert_eq!(holder.apply(&delta), Outcome::Applied);
+        }
+        let bookmark = origin.bookmark(&head, Duration::ZERO);
+        assert_eq!(holder.mark(&bookmark, Instant::default()), Outcome::Applied);
+    }
+
+    /// Gives back what the watcher is sent; `position` is where it is now.
+    pub(crate) fn happen(&mut self, happening: &Happening, position: Option<&Position>) -> Vec<Event> {
+        match *happening {
+            Happening::Steps(many, which) => {
+                (0..many).for_each(|_| self.origin.step());
+                self.catch_up(usize::from(which), u64::from(many));
+            }
+            Happening::Lag(many) => (0..many).for_each(|_| self.origin.step()),
+            Happening::CatchUp(seed, which) => self.catch_up(usize::from(which), seed),
+            Happening::Reload(which) => {
+                let snapshot = self.origin.snapshot(&self.origin.head());
+                self.holders[usize::from(which)].install(snapshot, None, "test", WALL);
+            }
+            Happening::Restore(which) => {
+                self.origin.begin_incarnation();
+                self.catch_up(usize::from(which), 0);
+            }
+            Happening::Advance(many) => return (0..many).flat_map(|_| self.advance()).collect(),
+            Happening::Reconnect(which) => {
+                self.at = usize::from(which);
+                self.cursor = Cursor::new(self.query.clone(), position.cloned());
+            }
+        }
+        Vec::new()
+    }
+
+    pub(crate) fn advance(&mut self) -> Vec<Event> {
+        let events = self.cursor.advance(&self.holders[self.at], Instant::default());
+        for event in &events {
+            if let Event::Page(records) = event {
+                assert!(!records.is_empty() && records.len() <= limits::SNAPSHOT_PAGE_RECORDS_MAX);
+            }
+        }
+        events
+    }
+
+    /// Everything settles: both holders reach the head, and the watcher is sent all there is.
+    pub(crate) fn settle(&mut self) -> Vec<Event> {
+        self.catch_up(0, 1);
+        self.catch_up(1, 2);
+        let mut events = Vec::new();
+        for _ in 0..1_000 {
+            let more = self.advance();
+            if more.is_empty() {
+                return events;
+            }
+            events.extend(more);
+        }
+        panic!("a watcher of a view that stands still is never told to wait");
+    }
+}
+
+/// Whether a watcher that was told to wait has all that its holder has, unless it is ahead of it.
+fn assert_caught_up(watcher: &View, holder: &View) {
+    let (Some(own), Some(theirs)) = (watcher.position(), holder.position()) else { return };
+    match own.relation(theirs) {
+        Relation::Same(std::cmp::Ordering::Greater) | Relation::NewerHistory => {}
+        Relation::Same(_) | Relation::OlderHistory | Relation::Conflict => {
+            assert_eq!(own, theirs, "I19: told to wait, and not at the holder's position");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(150))]
+
+    #[test]
+    fn i19_a_watcher_always_ends_at_its_holders_state(seed: u64, happenings in vec(happening(), 0..60)) {
+        let mut world = World::new(seed, Query::default());
+        let (mut watcher, mut follower) = (View::new(region()), Follower::new(None));
+        let mut accept = |watcher: &mut View, origin: &Origin, events: Vec<Event>| {
+            for event in events {
+                let before = watcher.position().cloned();
+                let next = follower.accept(watcher, event, Instant::default(), WALL);
+                assert!(!matches!(next, Next::Restart(_)), "I33: an honest stream led to {next:?}");
+                assert_true(watcher, origin);
+                // I17: what a client knows never goes back, whichever holder it asks.
+                if let (Some(was), Some(is)) = (before, watcher.position()) {
+                    let onward = matches!(
+                        was.relation(is),
+                        Relation::OlderHistory | Relation::Same(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)
+                    );
+                    assert!(onward, "I17: {was} went back to {is}");
+                }
+            }
+        };
+        for happening in &happenings {
+            let position = watcher.position().cloned();
+            let events = world.happen(happening, position.as_ref());
+            let waits = matches!(happening, Happening::Advance(_)) && events.is_empty();
+            accept(&mut watcher, &world.origin, events);
+            if waits {
+                assert_caught_up(&watcher, world.holder());
+            }
+        }
+        let events = world.settle();
+        accept(&mut watcher, &world.origin, events);
+        prop_assert_eq!(watcher.position(), Some(&world.origin.head()));
+        assert_true(&watcher, &world.origin);
+    }
+}
+
+/// An origin with some history, and a holder of all of it.
+fn followed(steps: usize) -> (Origin, View, Position) {
+    let mut origin = Origin::new(21);
+    let start = origin.head();
+    let mut holder = View::new(region());
+    holder.install(origin.snapshot(&start), None, "test", WALL);
+    (0..steps).for_each(|_| origin.change());
+    for delta in origin.cut(&start, &mut Chance::new(0)) {
+        holder.apply(&delta);
+    }
+    (origin, holder, start)
+}
+
+fn names(events: &[Event]) -> Vec<&'static str> {
+    let name = |event: &Event| match event {
+        Event::SnapshotBegin(_) => "begin",
+        Event::Page(_) => "page",
+        Event::SnapshotEnd(..) => "end",
+        Event::Delta(_) => "delta",
+        Event::Bookmark(_) => "bookmark",
+        Event::Resync(_, reason) => reason,
+    };
+    events.iter().map(name).collect()
+}
+
+fn advance(cursor: &mut Cursor, view: &View) -> Vec<&'static str> {
+    names(&cursor.advance(view, Instant::default()))
+}
+
+#[test]
+fn a_watch_on_a_view_that_was_never_loaded_waits() {
+    for since in [None, Some(position(1, 5))] {
+        let mut cursor = Cursor::new(Query::default(), since);
+        assert!(advance(&mut cursor, &View::new(region())).is_empty());
+        let (_, holder, _) = followed(3);
+        assert!(!advance(&mut cursor, &holder).is_empty(), "and begins once it is loaded");
+    }
+}
+
+#[test]
+fn i17_a_position_ahead_of_the_holder_waits_and_is_sent_nothing_older() {
+    let (mut origin, mut holder, _) = followed(3);
+    let behind = origin.head();
+    (0..2).for_each(|_| origin.change());
+    let mut cursor = Cursor::new(Query::default(), Some(origin.head()));
+    for _ in 0..3 {
+        assert!(advance(&mut cursor, &holder).is_empty());
+    }
+    for delta in origin.cut(&behind, &mut Chance::new(0)) {
+        holder.apply(&delta);
+    }
+    assert_eq!(advance(&mut cursor, &holder), ["bookmark"]);
+    let from = origin.head();
+    origin.change();
+    holder.apply(&origin.delta(&from, &origin.head()));
+    assert_eq!(advance(&mut cursor, &holder), ["delta"]);
+}
+
+#[test]
+fn i31_a_position_of_another_incarnation_is_told_to_resync() {
+    let (_, holder, start) = followed(3);
+    let other = Position::new(rollcall_model::testing::incarnation(7), start.revision);
+    let mut cursor = Cursor::new(Query::default(), Some(other));
+    assert_eq!(advance(&mut cursor, &holder), ["new_incarnation", "begin"]);
+}
+
+#[test]
+fn a_position_inside_the_history_costs_deltas_and_not_a_snapshot() {
+    let (origin, holder, start) = followed(6);
+    let marks = origin.marks(&start.incarnation);
+    for (behind, mark) in marks.iter().rev().enumerate() {
+        let mut cursor = Cursor::new(Query::default(), Some(mark.clone()));
+        let events = advance(&mut cursor, &holder);
+        assert!(events.iter().all(|event| ["delta", "bookmark"].contains(event)), "{behind}: {events:?}");
+    }
+}
+
+#[test]
+fn i26_only_the_watcher_that_falls_behind_the_history_is_told_to_resync() {
+    let heavy = |nth: u64| {
+        let json = format!("{{\"name\":\"{nth}{}\"}}", "x".repeat(limits::CARD_BYTES_MAX - 64));
+        let mut declared = declared("a/b/c");
+        declared.card = Some(Card::from_parts(&json, ""));
+        Arc::new(registered(declared, Epoch::new(1, Revision(nth)), Revision(nth)))
+    };
+    let start = position(1, 1);
+    let mut holder = View::new(region());
+    holder.install(Snapshot::of(region(), start.clone(), State::default()), None, "test", WALL);
+    let mut slow = Cursor::new(Query::default(), Some(start.clone()));
+    let mut quick = slow.clone();
+    assert_eq!(advance(&mut slow, &holder), ["bookmark"]);
+    let steps = (limits::HISTORY_BYTES_MAX / limits::CARD_BYTES_MAX) as u64 + 16;
+    for revision in 2..steps {
+        holder.apply(&Arc::new(rollcall_model::Delta {
+            region: region(),
+            from: position(1, revision - 1),
+            to: position(1, revision),
+            changes: vec![rollcall_model::Change::Put(heavy(revision))],
+        }));
+        assert!(advance(&mut quick, &holder).contains(&"delta"), "who keeps up never notices");
+    }
+    assert!(holder.history().unwrap().base().revision > start.revision, "the history was cut");
+    assert_eq!(advance(&mut slow, &holder), ["history_passed", "begin"]);
+    assert_eq!(advance(&mut slow, &holder), ["page", "end"]);
+    assert_eq!(advance(&mut slow, &holder), ["bookmark"]);
+}
+
+#[test]
+fn a_snapshot_being_paged_is_of_one_moment_while_the_view_moves_on() {
+    let all: Vec<_> = ids(limits::SNAPSHOT_PAGE_RECORDS_MAX + 10);
+    let record = |nth: usize, revision| {
+        let declared = declared(all[nth].as_str());
+        Arc::new(registered(declared, Epoch::new(1, Revision(revision)), Revision(revision)))
+    };
+    let mut state = State::default();
+    (0..all.len()).for_each(|nth| drop(state.put(record(nth, 1))));
+    let start = position(1, 5);
+    let mut holder = View::new(region());
+    holder.install(Snapshot::of(region(), start.clone(), state), None, "test", WALL);
+    let mut cursor = Cursor::new(Query::default(), None);
+    let (mut watcher, mut follower) = (View::new(region()), Follower::new(None));
+    let mut seen = Vec::new();
+    for revision in 6..12 {
+        let events = cursor.advance(&holder, Instant::default());
+        seen.extend(names(&events));
+        for event in events {
+            let next = follower.accept(&mut watcher, event, Instant::default(), WALL);
+            assert!(!matches!(next, Next::Restart(_)), "{next:?}");
+        }
+        let put = rollcall_model::Change::Put(record(revision as usize, revision));
+        let (from, to) = (position(1, revision - 1), position(1, revision));
+        let delta = Arc::new(rollcall_model::Delta { region: region(), from, to, changes: vec![put] });
+        assert_eq!(holder.apply(&delta), Outcome::Applied);
+    }
+    assert_eq!(seen[..5], ["begin", "page", "page", "end", "delta"]);
+    while let Some(event) = cursor.advance(&holder, Instant::default()).into_iter().next() {
+        follower.accept(&mut watcher, event, Instant::default(), WALL);
+    }
+    assert_eq!(watcher.state().unwrap().digest(), holder.state().unwrap().digest());
+}
+
+#[test]
+fn i19_no_page_is_over_its_limits_and_the_pages_are_everything_once() {
+    let card = format!("{{\"name\":\"{}\"}}", "x".repeat(limits::CARD_BYTES_MAX - 64));
+    let card = Card::parse(&card).unwrap().0;
+    let mut state = State::default();
+    let mut all = ids(1_300);
+    all.sort();
+    for (nth, id) in all.into_iter().enumerate() {
+        let mut declared = declared(id.as_str());
+        // A stretch of heavy ones, so that both bounds are met.
+        declared.card = (300..330).contains(&nth).then(|| card.clone());
+        state.put(Arc::new(registered(declared, Epoch::new(1, Revision(1)), Revision(1))));
+    }
+    let everything = Query::default();
+    let (mut after, mut got, mut full) = (None, Vec::<Arc<Registration>>::new(), [false; 2]);
+    loop {
+        let page = rollcall_model::watch::page(&state, after.as_ref(), &everything);
+        let bytes: usize = page.records.iter().map(|record| record.weight_bytes()).sum();
+        assert!(bytes <= limits::SNAPSHOT_PAGE_BYTES_MAX, "{bytes} bytes in one page");
+        assert!(page.records.len() <= limits::SNAPSHOT_PAGE_RECORDS_MAX);
+        full[0] |= page.records.len() == limits::SNAPSHOT_PAGE_RECORDS_MAX;
+        full[1] |= bytes > limits::SNAPSHOT_PAGE_BYTES_MAX - limits::CARD_BYTES_MAX - 1_024;
+        got.extend(page.records);
+        after = page.last;
+        if page.is_last {
+            break;
+        }
+    }
+    assert!(state.iter().eq(got.iter()));
+    assert_eq!(full, [true; 2], "the fixture meets both bounds");
+}

@@ -1,0 +1,163 @@
+//! A state against brute force: its index and digest say what its records say (I12, I18), a selection is what the
+//! query matches, and pages are disjoint, complete and in order, also while the state moves on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, ids, registered};
+use rollcall_model::{Epoch, InstanceId, Query, Registration, Revision, State, StateDigest};
+
+use crate::cases;
+
+fn any_registration(chance: &mut Chance, id: InstanceId) -> Arc<Registration> {
+    let revision = Revision(chance.below(1_000) as u64);
+    let owned = any_owned(chance);
+    Arc::new(Registration {
+        owned,
+        ..registered(any_declared(chance, id), Epoch::new(1, Revision(chance.below(1_000) as u64)), revision)
+    })
+}
+
+/// A state of random puts and takes, and the records it must hold.
+fn any_state(seed: u64, steps: usize) -> (State, BTreeMap<InstanceId, Arc<Registration>>) {
+    let (mut chance, all) = (Chance::new(seed), ids(18));
+    let (mut state, mut records) = (State::default(), BTreeMap::new());
+    for _ in 0..steps {
+        let id = chance.pick(&all).clone();
+        if chance.one_in(3) {
+            assert_eq!(state.take(&id), records.remove(&id));
+        } else {
+            let record = any_registration(&mut chance, id.clone());
+            assert_eq!(state.put(Arc::clone(&record)), records.insert(id, record));
+        }
+    }
+    (state, records)
+}
+
+proptest! {
+    #![proptest_config(cases(150))]
+
+    #[test]
+    fn i12_index_and_digest_say_what_the_records_say(seed: u64, steps in 0..60_usize) {
+        let (state, records) = any_state(seed, steps);
+        prop_assert_eq!(state.prove(), Ok(()));
+        prop_assert!(state.iter().eq(records.values()));
+        prop_assert_eq!(state.count(), records.len() as u64);
+        for id in ids(18) {
+            prop_assert_eq!(state.get(id.as_str()), records.get(&id));
+        }
+        // The digest depends on what is there and not on how it came to be there.
+        let mut anew = State::default();
+        records.values().rev().for_each(|record| drop(anew.put(Arc::clone(record))));
+        prop_assert_eq!(anew.digest(), state.digest());
+        let mut emptied = state.clone();
+        records.keys().for_each(|id| drop(emptied.take(id)));
+        prop_assert_eq!(emptied.digest(), StateDigest::EMPTY);
+        for name in ["mail:send:v1", "text:sum_up:v1", "no:body:v1"] {
+            let has = records.values().any(|r| r.declared.capabilities.iter().any(|c| c.name.as_str() == name));
+            prop_assert_eq!(state.has_capability(name), has);
+        }
+    }
+
+    #[test]
+    fn i18_two_states_with_one_digest_hold_the_same_records(seed: u64, steps in 1..30_usize) {
+        let (state, records) = any_state(seed, steps);
+        for record in records.values() {
+            let mut other = state.clone();
+            let changed = Registration { revision: Revision(record.revision.0 + 1), ..(**record).clone() };
+            other.put(Arc::new(changed));
+            prop_assert_ne!(other.digest(), state.digest());
+            other.take(&record.declared.id);
+            prop_assert_ne!(other.digest(), state.digest());
+            other.put(Arc::clone(record));
+            prop_assert_eq!(other.digest(), state.digest());
+        }
+    }
+
+    #[test]
+    fn a_clone_never_changes_under_its_reader(seed: u64, steps in 1..40_usize) {
+        let mut origin = Origin::new(seed);
+        let mut kept: Vec<(State, Vec<Arc<Registration>>)> = Vec::new();
+        for _ in 0..steps {
+            origin.step();
+            let state = origin.state_at(&origin.head()).clone();
+            let records = state.iter().cloned().collect();
+            kept.push((state, records));
+        }
+        for (state, records) in &kept {
+            prop_assert!(state.iter().eq(records.iter()));
+            prop_assert_eq!(state.prove(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_selection_is_what_the_query_matches_in_order_after_any_id(
+        seed: u64, steps in 0..60_usize, queries in vec(any::<u64>(), 1..12),
+    ) {
+        let (state, records) = any_state(seed, steps);
+        let mut afters: Vec<String> = ids(18).iter().map(|id| id.as_str().to_owned()).collect();
+        // Also where no id is: before all, behind all, between, and at a bare prefix.
+        afters.extend(["", "zz", "ops", "ops/", "ops/mail", "ops/mail/", "ops-x/mail/1a"].map(str::to_owned));
+        for query in queries {
+            let query = any_query(&mut Chance::new(query));
+            for after in std::iter::once(None).chain(afters.iter().map(|text| Some(text.as_str()))) {
+                let expected: Vec<_> = records
+                    .values()
+                    .filter(|r| query.matches(r) && after.is_none_or(|after| r.declared.id.as_str() > after))
+                    .collect();
+                let selected: Vec<_> = state.select(&query, after).collect();
+                prop_assert_eq!(selected, expected, "{:?} after {:?}", query, after);
+            }
+        }
+        for after in &afters {
+            let expected: Vec<_> =
+                records.values().filter(|r| r.declared.id.as_str() > after.as_str()).collect();
+            prop_assert_eq!(state.iter_after(Some(after)).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn pages_list_once_what_is_there_throughout_while_the_state_moves_on(
+        seed: u64, query: u64, size in 1..6_usize,
+    ) {
+        let query = any_query(&mut Chance::new(query));
+        let mut origin = Origin::new(seed);
+        (0..15).for_each(|_| origin.step());
+        let fits = |origin: &Origin| -> BTreeSet<InstanceId> {
+            let head = origin.head();
+            let state = origin.state_at(&head);
+            state.iter().filter(|r| query.matches(r)).map(|r| r.declared.id.clone()).collect()
+        };
+        let mut throughout = fits(&origin);
+        let (mut listed, mut after) = (Vec::<InstanceId>::new(), None::<String>);
+        loop {
+            let head = origin.head();
+            let page: Vec<_> = origin
+                .state_at(&head)
+                .select(&query, after.as_deref())
+                .take(size)
+                .map(|r| r.declared.id.clone())
+                .collect();
+            let Some(last) = page.last() else { break };
+            after = Some(last.as_str().to_owned());
+            listed.extend(page);
+            origin.step();
+            let now = fits(&origin);
+            throughout.retain(|id| now.contains(id));
+        }
+        prop_assert!(listed.is_sorted_by(|a, b| a < b), "in order and once: {:?}", listed);
+        for id in &throughout {
+            prop_assert!(listed.contains(id), "{} was there throughout", id);
+        }
+    }
+}
+
+#[test]
+fn nothing_asked_selects_everything() {
+    let (state, records) = any_state(4, 50);
+    let everything = Query::default();
+    assert!(everything.is_everything());
+    assert!(state.select(&everything, None).eq(records.values()));
+}

@@ -1,0 +1,130 @@
+//! Single facts about a view, each with the least that shows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_model::testing::{Origin, id, position, region, registration, removal};
+use rollcall_model::{
+    Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, StateDigest,
+    Timestamp, View,
+};
+
+const WALL: Timestamp = Timestamp(0);
+
+fn loaded() -> View {
+    let mut view = View::new(region());
+    let mut origin = Origin::with_ids(3, vec![id("a/b/c")]);
+    origin.change();
+    view.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    view
+}
+
+#[test]
+fn i22_a_view_that_was_never_loaded_is_not_empty_but_unknown() {
+    let view = View::new(region());
+    assert!(
+        view.state().is_none() && view.position().is_none() && view.bookmark(Instant::default()).is_none()
+    );
+    assert!(view.snapshot().is_none() && view.history().is_none());
+    assert_eq!(view.age(Instant::default()), None);
+}
+
+#[test]
+fn i22_a_snapshot_of_an_older_history_changes_nothing_not_even_the_removals() {
+    let mut origin = Origin::with_ids(3, vec![id("a/b/c")]);
+    let old = origin.head();
+    origin.begin_incarnation();
+    let start = origin.head();
+    let mut view = View::new(region());
+    view.install(origin.snapshot(&start), None, "test", WALL);
+    (0..20).for_each(|_| origin.change());
+    view.apply(&origin.delta(&start, &origin.head()));
+    let removals = view.removals().clone();
+    assert!(!removals.is_empty(), "the fixture has removals");
+    assert_eq!(view.install(origin.snapshot(&old), None, "test", WALL), Outcome::Duplicate);
+    assert_eq!((view.removals(), view.resyncs()), (&removals, 0));
+    assert_eq!(view.position(), Some(&origin.head()));
+    // A newer one has removals of its own.
+    origin.begin_incarnation();
+    assert_eq!(view.install(origin.snapshot(&origin.head()), None, "test", WALL), Outcome::Applied);
+    assert!(view.removals().is_empty());
+}
+
+#[test]
+fn i33_a_delta_that_does_not_continue_changes_nothing() {
+    let mut view = loaded();
+    let at = view.position().unwrap().clone();
+    let ahead = Position::new(at.incarnation.clone(), Revision(at.revision.0 + 1));
+    let to = Position::new(at.incarnation.clone(), Revision(at.revision.0 + 2));
+    let gone = removal("a/b/c", 1, to.revision.0);
+    let delta = Delta { region: region(), from: ahead, to, changes: vec![Change::Remove(Arc::new(gone))] };
+    let digest = view.state().unwrap().digest();
+    assert_eq!(view.apply(&Arc::new(delta)), Outcome::Gap);
+    assert_eq!((view.position(), view.state().unwrap().digest()), (Some(&at), digest));
+    assert_ne!(digest, StateDigest::EMPTY);
+}
+
+#[test]
+fn i31_a_delta_out_of_another_history_changes_nothing() {
+    let mut view = loaded();
+    let at = view.position().unwrap().clone();
+    let to = Position::new(at.incarnation.clone(), Revision(at.revision.0 + 9));
+    let put = Change::Put(Arc::new(registration("x/y/z", 9, to.revision.0)));
+    // It claims to lead from another incarnation into this one, at a revision that would fit.
+    let from = Position::new(position(9, 1).incarnation, at.revision);
+    let delta = Arc::new(Delta { region: region(), from, to, changes: vec![put] });
+    assert_eq!(view.apply(&delta), Outcome::Gap);
+    assert_eq!(view.position(), Some(&at));
+}
+
+#[test]
+fn f52_two_histories_with_one_ordinal_are_never_mixed() {
+    let mut view = loaded();
+    let at = view.position().unwrap().clone();
+    let other = |by| {
+        Position::new(
+            Incarnation::new(at.incarnation.ordinal(), "twin").unwrap(),
+            Revision(at.revision.0 + by),
+        )
+    };
+    let put = Change::Put(Arc::new(registration("x/y/z", 9, at.revision.0 + 1)));
+    let delta = Arc::new(Delta { region: region(), from: other(0), to: other(1), changes: vec![put] });
+    assert_eq!(view.apply(&delta), Outcome::Superseded);
+    let bookmark = Bookmark { position: other(0), ..view.bookmark(Instant::default()).unwrap() };
+    assert_eq!(view.mark(&bookmark, Instant::default()), Outcome::Superseded);
+    assert_eq!(view.position(), Some(&at));
+}
+
+#[test]
+fn i21_a_resync_within_one_history_keeps_the_age_and_one_into_another_forgets_it() {
+    let mut origin = Origin::with_ids(3, vec![id("a/b/c")]);
+    let mut view = View::new(region());
+    view.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    let second = |n| Instant(Duration::from_secs(n));
+    view.mark(&origin.bookmark(&origin.head(), Duration::from_secs(1)), second(10));
+    origin.change();
+    view.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    assert_eq!(view.age(second(12)), Some(Duration::from_secs(3)));
+    origin.begin_incarnation();
+    view.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    assert!(view.age(second(12)) > Some(Duration::from_secs(3_600)), "nobody said that it is the head");
+}
+
+#[test]
+fn i21_an_older_statement_never_makes_the_age_look_younger() {
+    let mut view = loaded();
+    let at = view.position().unwrap().clone();
+    let bookmark = |age| Bookmark { age, ..loaded().bookmark(Instant::default()).unwrap() };
+    let second = |n| Instant(Duration::from_secs(n));
+    let seconds = Duration::from_secs;
+    assert_eq!(view.mark(&bookmark(seconds(2)), second(10)), Outcome::Applied);
+    assert_eq!(view.age(second(11)), Some(seconds(3)));
+    // The same position again, by a slower way: what is known already stands.
+    assert_eq!(view.mark(&bookmark(seconds(9)), second(12)), Outcome::Applied);
+    assert_eq!(view.age(second(12)), Some(seconds(4)));
+    assert_eq!(view.mark(&bookmark(seconds(1)), second(12)), Outcome::Applied);
+    assert_eq!(view.age(second(12)), Some(seconds(1)));
+    assert_eq!(view.position(), Some(&at));
+    let heard = Heard { at: second(5), age: seconds(7) };
+    assert_eq!(heard.age(second(4)), seconds(7), "a clock that stands behind adds nothing");
+}
