@@ -1,0 +1,146 @@
+//! Discovery over the views: a watch is a place in a view, and nothing is queued for it (I26).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use rollcall_model::{Code, Cursor, Event, Region, View};
+use rollcall_proto::convert::{self, RegionStatus};
+use rollcall_proto::refusal;
+use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
+use rollcall_proto::v1::{
+    GetRequest, GetResponse, ListRequest, ListResponse, RegionsRequest, RegionsResponse, RemovalsRequest,
+    RemovalsResponse, WatchRequest, WatchResponse,
+};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use super::{Api, Shared};
+
+/// A cell whose machine is gone without a word is let go of in twice this.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Watches of one connection: one for each region, many times over.
+const STREAMS_MAX: u32 = 1_024;
+
+/// Serves gRPC until the process stops.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(listener: TcpListener, api: Api) -> Result<(), tonic::transport::Error> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<DiscoveryServer<Answers>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| tracing::error!(%error, "no reflection"))
+        .ok();
+    let stopping = api.stopping.clone();
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .max_concurrent_streams(STREAMS_MAX)
+        .add_service(DiscoveryServer::new(Answers { api: Arc::new(api) }))
+        .add_service(health_service)
+        .add_optional_service(reflection)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stopping.cancelled_owned(),
+        )
+        .await
+}
+
+struct Answers {
+    api: Shared,
+}
+
+/// One watcher: its place, what is ready to be sent, and the view as it changes.
+struct Watcher {
+    api: Shared,
+    cursor: Cursor,
+    ready: VecDeque<Event>,
+    view: watch::Receiver<Arc<View>>,
+}
+
+impl Watcher {
+    /// The next message; `None` ends the stream.
+    async fn next(&mut self) -> Option<Result<WatchResponse, Status>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(convert::event(&event)));
+            }
+            let view = Arc::clone(&self.view.borrow_and_update());
+            self.ready = self.cursor.advance(&view, self.api.clock.now()).into();
+            if !self.ready.is_empty() {
+                continue;
+            }
+            tokio::select! {
+                () = self.api.stopping.cancelled() => return None,
+                changed = self.view.changed() => changed.ok()?,
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Discovery for Answers {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let request = request.into_inner();
+        let region = Region::parse(&request.region)
+            .map_err(|finding| refusal::status(Code::InvalidParameter, &finding.detail, None))?;
+        let Some(view) = self.api.views.of(&region) else {
+            let detail = format!("region {region} is not followed by this replicator");
+            return Err(refusal::status(Code::InvalidParameter, &detail, None));
+        };
+        let query = convert::query_from(request.query)
+            .map_err(|finding| refusal::status(finding.code, &finding.detail, None))?;
+        let since = request
+            .since
+            .map(|since| convert::position_from(Some(since), "since"))
+            .transpose()
+            .map_err(|error| refusal::status(Code::InvalidParameter, &error.to_string(), None))?;
+        let watcher = Watcher {
+            api: Arc::clone(&self.api),
+            cursor: Cursor::new(query, since),
+            ready: VecDeque::new(),
+            view,
+        };
+        let messages = stream::unfold(watcher, |mut watcher| async move {
+            let message = watcher.next().await?;
+            Some((message, watcher))
+        });
+        Ok(Response::new(Box::pin(messages)))
+    }
+
+    async fn regions(&self, _: Request<RegionsRequest>) -> Result<Response<RegionsResponse>, Status> {
+        let now = self.api.clock.now();
+        let views = self.api.views.all();
+        let status = |view: &Arc<View>| {
+            convert::region_status(&RegionStatus { view: View::clone(view), own: false }, now)
+        };
+        Ok(Response::new(RegionsResponse { regions: views.iter().map(status).collect() }))
+    }
+
+    async fn list(&self, _: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        Err(ask_a_cell())
+    }
+
+    async fn get(&self, _: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+        Err(ask_a_cell())
+    }
+
+    async fn removals(&self, _: Request<RemovalsRequest>) -> Result<Response<RemovalsResponse>, Status> {
+        Err(ask_a_cell())
+    }
+}
+
+fn ask_a_cell() -> Status {
+    Status::unimplemented("a replicator serves watches of its views; ask a cell, which serves all regions")
+}

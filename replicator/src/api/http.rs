@@ -1,0 +1,161 @@
+//! The process over HTTP: alive, ready, figures, version, and the list of regions.
+//!
+//! Ready means that what can be served is: each followed region has its view, from disk or from the log, or the log was
+//! asked and has none. A Kafka that is away does not make a replicator unready that has its copies; whether it publishes
+//! is a figure and a line of `?verbose`, not a reason to take its views from the cells.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use rollcall_model::{Instant, Position, Timestamp, View};
+use rollcall_runtime::{build_info, meter};
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use super::{Api, Shared};
+
+/// Serves HTTP until the process stops.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(listener: TcpListener, api: Api) -> std::io::Result<()> {
+    let stopping = api.stopping.clone();
+    axum::serve(listener, routes(api)).with_graceful_shutdown(stopping.cancelled_owned()).await
+}
+
+fn routes(api: Api) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(figures))
+        .route("/version", get(version))
+        .route("/v1/regions", get(regions))
+        .fallback(|| async { problem(StatusCode::NOT_FOUND, "not_found", "there is nothing here") })
+        .method_not_allowed_fallback(|| async {
+            problem(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a replicator is only read")
+        })
+        .with_state(Arc::new(api))
+}
+
+#[derive(Serialize)]
+struct Problem {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    code: &'static str,
+    detail: &'static str,
+}
+
+fn problem(status: StatusCode, code: &'static str, detail: &'static str) -> Response {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let body = Problem { r#type: "about:blank", title, status: status.as_u16(), code, detail };
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(body)).into_response()
+}
+
+async fn readyz(State(api): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let status = if api.ready.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let is_verbose =
+        query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
+    let word = if api.ready.is_ready() { "ready" } else { "not ready" };
+    let text = if is_verbose { format!("{}{word}\n", lines(&api)) } else { format!("{word}\n") };
+    (status, text).into_response()
+}
+
+fn lines(api: &Api) -> String {
+    let mut text = String::new();
+    let now = api.clock.now();
+    for view in api.views.all() {
+        let age = view.age(now).map_or_else(|| "-".into(), |age| format!("{} ms", age.as_millis()));
+        let _ = writeln!(text, "view {}: {}, age {age}", view.region(), view.freshness(now).as_str());
+    }
+    if let Some(publisher) = &api.publisher {
+        let status = publisher.borrow().clone();
+        let state = match (status.waiting_for, status.heard_at) {
+            (Some(reason), _) => format!("waiting: {reason}"),
+            (None, Some(_)) => "publishing".into(),
+            (None, None) => "starting".into(),
+        };
+        let _ = writeln!(text, "publisher {}: {state}", api.region);
+    }
+    for name in api.ready.waiting() {
+        let _ = writeln!(text, "waiting for {name}");
+    }
+    text
+}
+
+async fn figures(State(api): State<Shared>) -> Response {
+    ([(header::CONTENT_TYPE, meter::CONTENT_TYPE)], api.metrics.render()).into_response()
+}
+
+#[derive(Serialize)]
+struct Version {
+    version: &'static str,
+    commit: &'static str,
+}
+
+async fn version() -> Json<Version> {
+    Json(Version { version: build_info::VERSION, commit: build_info::COMMIT })
+}
+
+#[derive(Serialize)]
+struct Regions {
+    regions: Vec<RegionAnswer>,
+}
+
+#[derive(Serialize)]
+struct RegionAnswer {
+    region: String,
+    role: &'static str,
+    state: &'static str,
+    age_ms: Option<u64>,
+    position: Option<PositionAnswer>,
+    count: Option<u64>,
+    digest: Option<String>,
+    last_resync: Option<ResyncAnswer>,
+}
+
+#[derive(Serialize)]
+struct PositionAnswer {
+    incarnation: String,
+    revision: String,
+}
+
+#[derive(Serialize)]
+struct ResyncAnswer {
+    at: String,
+    reason: &'static str,
+}
+
+async fn regions(State(api): State<Shared>) -> Json<Regions> {
+    let now = api.clock.now();
+    Json(Regions { regions: api.views.all().iter().map(|view| answer(view, now)).collect() })
+}
+
+fn answer(view: &View, now: Instant) -> RegionAnswer {
+    let position = |position: &Position| PositionAnswer {
+        incarnation: position.incarnation.to_string(),
+        revision: position.revision.to_string(),
+    };
+    RegionAnswer {
+        region: view.region().to_string(),
+        role: "view",
+        state: view.freshness(now).as_str(),
+        age_ms: view.age(now).map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        position: view.position().map(position),
+        count: view.state().map(rollcall_model::State::count),
+        digest: view.state().map(|state| state.digest().to_string()),
+        last_resync: view
+            .last_resync()
+            .map(|resync| ResyncAnswer { at: rfc3339(resync.at), reason: resync.reason }),
+    }
+}
+
+fn rfc3339(at: Timestamp) -> String {
+    // Out of jiff's ten thousand years is out of any clock's.
+    jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
+}

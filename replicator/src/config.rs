@@ -1,0 +1,298 @@
+//! The replicator's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rollcall_model::Region;
+use serde::Deserialize;
+
+use crate::publisher::plan::Schedule;
+
+/// Minutes between two snapshots, when nothing else is said: what a follower that starts has to read is that much of the
+/// feed at most.
+const SNAPSHOT_MINUTES: u64 = 5;
+/// Bytes of deltas between two snapshots: about what a snapshot of a hundred thousand agents has itself.
+const SNAPSHOT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A replicator's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicatorConfig {
+    /// The region that this replicator belongs to.
+    pub region: String,
+    /// Where the copies of the views are.
+    pub data_dir: PathBuf,
+    /// Addresses to listen on.
+    pub listen: Listen,
+    /// The own cell; needed to publish.
+    #[serde(default)]
+    pub cell: Option<CellConfig>,
+    /// Where the own feed goes; left out, nothing is published.
+    #[serde(default)]
+    pub publish: Option<PublishConfig>,
+    /// The regions that are followed. Taking one out drops its view; nothing else does (I38).
+    #[serde(default)]
+    pub follow: Vec<FollowConfig>,
+    /// Who may call.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+}
+
+/// Addresses to listen on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// The views over gRPC.
+    pub grpc: String,
+    /// Health, metrics and the list of regions.
+    pub http: String,
+}
+
+/// The own cell.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellConfig {
+    /// gRPC URLs of its processes, tried in turn.
+    pub endpoints: Vec<String>,
+}
+
+/// Where the own feed goes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishConfig {
+    /// Which log.
+    pub kind: LogKind,
+    /// Kafka's brokers, `host:port` by commas.
+    #[serde(default)]
+    pub brokers: String,
+    /// A snapshot at the latest this many minutes after the one before; 1 to 1,440, default 5.
+    #[serde(default)]
+    pub snapshot_minutes: Option<u64>,
+    /// Or after so many bytes of deltas; 1 MiB at least, default 64 MiB.
+    #[serde(default)]
+    pub snapshot_bytes: Option<u64>,
+}
+
+/// A region that is followed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FollowConfig {
+    /// Its name.
+    pub region: String,
+    /// Which log.
+    pub kind: LogKind,
+    /// Kafka's brokers of that region, `host:port` by commas.
+    #[serde(default)]
+    pub brokers: String,
+}
+
+/// Which log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogKind {
+    /// Kafka 2.4 or newer.
+    Kafka,
+    /// The process's own memory: only where several regions share a process, as in `rollcall dev`.
+    Memory,
+}
+
+/// Who may call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    /// `none`: everybody who can connect.
+    pub mode: AuthMode,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMode {
+    /// They do not.
+    None,
+}
+
+/// A configuration that is well-formed and cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct Unusable {
+    /// The key.
+    pub key: String,
+    /// What is wrong and what to do.
+    pub why: String,
+}
+
+impl Unusable {
+    pub(crate) fn new(key: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { key: key.into(), why: why.into() }
+    }
+}
+
+impl PublishConfig {
+    /// When snapshots are written.
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        Schedule {
+            every: Duration::from_secs(60 * self.snapshot_minutes.unwrap_or(SNAPSHOT_MINUTES)),
+            every_bytes: self.snapshot_bytes.unwrap_or(SNAPSHOT_BYTES),
+        }
+    }
+}
+
+impl ReplicatorConfig {
+    /// Checks what the types cannot say.
+    ///
+    /// # Errors
+    /// The first key that cannot work.
+    pub fn check(&self) -> Result<(), Unusable> {
+        region("region", &self.region)?;
+        for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.http", &self.listen.http)] {
+            if !is_loopback(address) && self.auth.is_none() {
+                let why = format!(
+                    "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may read"
+                );
+                return Err(Unusable::new(key, why));
+            }
+        }
+        if self.publish.is_none() && self.follow.is_empty() {
+            return Err(Unusable::new("publish", "nothing to do: say [publish], [[follow]] or both"));
+        }
+        if let Some(publish) = &self.publish {
+            self.check_publish(publish)?;
+        }
+        let mut seen = vec![self.region.as_str()];
+        for (at, follow) in self.follow.iter().enumerate() {
+            let key = format!("follow[{at}].region");
+            region(&key, &follow.region)?;
+            if seen.contains(&follow.region.as_str()) {
+                return Err(Unusable::new(
+                    key,
+                    format!("{} is the own region or stands there twice", follow.region),
+                ));
+            }
+            seen.push(&follow.region);
+            brokers(&format!("follow[{at}].brokers"), follow.kind, &follow.brokers)?;
+        }
+        Ok(())
+    }
+
+    fn check_publish(&self, publish: &PublishConfig) -> Result<(), Unusable> {
+        brokers("publish.brokers", publish.kind, &publish.brokers)?;
+        if publish.snapshot_minutes.is_some_and(|minutes| !(1..=1_440).contains(&minutes)) {
+            return Err(Unusable::new("publish.snapshot_minutes", "it must be from 1 to 1440"));
+        }
+        if publish.snapshot_bytes.is_some_and(|bytes| bytes < 1024 * 1024) {
+            return Err(Unusable::new("publish.snapshot_bytes", "it must be at least 1048576"));
+        }
+        let endpoints = self.cell.as_ref().map(|cell| cell.endpoints.as_slice()).unwrap_or_default();
+        if endpoints.is_empty() {
+            return Err(Unusable::new(
+                "cell.endpoints",
+                "publishing needs the cell's gRPC URL, as in http://127.0.0.1:7401",
+            ));
+        }
+        for endpoint in endpoints {
+            if !endpoint.contains("://") || tonic::transport::Endpoint::from_shared(endpoint.clone()).is_err()
+            {
+                let why = format!("{endpoint:?} is no URL, as in http://127.0.0.1:7401");
+                return Err(Unusable::new("cell.endpoints", why));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn region(key: &str, text: &str) -> Result<Region, Unusable> {
+    Region::parse(text).map_err(|finding| Unusable::new(key, finding.detail))
+}
+
+fn is_loopback(address: &str) -> bool {
+    match address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().is_loopback(),
+        Err(_) => address.starts_with("localhost:"),
+    }
+}
+
+fn brokers(key: &str, kind: LogKind, brokers: &str) -> Result<(), Unusable> {
+    let is_address = |broker: &str| {
+        broker
+            .trim()
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    match kind {
+        LogKind::Memory if brokers.is_empty() => Ok(()),
+        LogKind::Memory => Err(Unusable::new(key, "the log in memory has no brokers")),
+        LogKind::Kafka if brokers.split(',').all(is_address) => Ok(()),
+        LogKind::Kafka => {
+            Err(Unusable::new(key, format!("{brokers:?} is no list of host:port, as in 127.0.0.1:9092")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = r#"
+region = "us-east"
+data_dir = "/var/lib/rollcall-replicator"
+
+[listen]
+grpc = "127.0.0.1:7500"
+http = "127.0.0.1:7501"
+
+[cell]
+endpoints = ["http://127.0.0.1:7401"]
+
+[publish]
+kind = "kafka"
+brokers = "127.0.0.1:9092"
+
+[[follow]]
+region = "eu-west"
+kind = "kafka"
+brokers = "127.0.0.1:9092"
+"#;
+
+    fn refusal(change: impl Fn(&str) -> String) -> String {
+        let config: ReplicatorConfig = toml::from_str(&change(SMALLEST)).expect("well-formed");
+        config.check().expect_err("refused").key
+    }
+
+    #[test]
+    fn the_smallest_file_is_a_whole_one() {
+        let config: ReplicatorConfig = toml::from_str(SMALLEST).unwrap();
+        config.check().unwrap();
+        let schedule = config.publish.unwrap().schedule();
+        assert_eq!(schedule, Schedule { every: Duration::from_secs(300), every_bytes: 64 * 1024 * 1024 });
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        let text = SMALLEST.replace("[publish]", "[publish]\nbroker = \"x\"");
+        let error = toml::from_str::<ReplicatorConfig>(&text).expect_err("refused");
+        assert!(error.message().contains("broker"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_work_is_named_by_its_key() {
+        assert_eq!(refusal(|text| text.replace("127.0.0.1:7500", "0.0.0.0:7500")), "listen.grpc");
+        assert_eq!(refusal(|text| text.replace("127.0.0.1:7501", "registry:7501")), "listen.http");
+        assert_eq!(refusal(|text| text.replace("us-east", "US")), "region");
+        assert_eq!(refusal(|text| text.replace("eu-west", "us-east")), "follow[0].region");
+        assert_eq!(refusal(|text| text.replacen("127.0.0.1:9092", "here", 1)), "publish.brokers");
+        assert_eq!(refusal(|text| text.replace("http://127.0.0.1:7401", "127.0.0.1:7401")), "cell.endpoints");
+        assert_eq!(
+            refusal(|text| text.replace("[publish]", "[publish]\nsnapshot_minutes = 0")),
+            "publish.snapshot_minutes"
+        );
+    }
+
+    #[test]
+    fn listening_elsewhere_needs_a_word_on_auth() {
+        let text = SMALLEST.replace("127.0.0.1:7500", "0.0.0.0:7500") + "[auth]\nmode = \"none\"\n";
+        toml::from_str::<ReplicatorConfig>(&text).unwrap().check().unwrap();
+    }
+}

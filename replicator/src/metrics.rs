@@ -1,0 +1,102 @@
+//! Every figure of this crate, made in one place.
+
+use rollcall_model::{Clock, Region};
+use rollcall_runtime::Metrics;
+use rollcall_runtime::meter::{Counter, KeyValue};
+use tokio::sync::watch;
+
+use crate::publisher::Status;
+use crate::views::Views;
+
+/// The counters; clones count together.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    published: Counter<u64>,
+    applied: Counter<u64>,
+    resyncs: Counter<u64>,
+    refused: Counter<u64>,
+}
+
+impl Figures {
+    /// Makes the counters.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            published: metrics.counter(
+                "rollcall.replicator.feed.published",
+                "{record}",
+                "Records of the own region that the log acknowledged, by kind.",
+            ),
+            applied: metrics.counter(
+                "rollcall.replicator.feed.applied",
+                "{record}",
+                "Records of other regions that moved a view on, by region.",
+            ),
+            resyncs: metrics.counter(
+                "rollcall.replicator.view.resyncs",
+                "{resync}",
+                "Resyncs begun, by region and reason.",
+            ),
+            refused: metrics.counter(
+                "rollcall.replicator.feed.refused",
+                "{record}",
+                "Records that were read and not taken: unreadable, or of another region.",
+            ),
+        }
+    }
+
+    pub(crate) fn published(&self, kind: &'static str, records: u64) {
+        self.published.add(records, &[KeyValue::new("kind", kind)]);
+    }
+
+    pub(crate) fn applied(&self, region: &Region) {
+        self.applied.add(1, &[label(region)]);
+    }
+
+    pub(crate) fn resync(&self, region: &Region, reason: &'static str) {
+        self.resyncs.add(1, &[label(region), KeyValue::new("reason", reason)]);
+    }
+
+    pub(crate) fn refused(&self, region: &Region, records: u64) {
+        if records > 0 {
+            self.refused.add(records, &[label(region)]);
+        }
+    }
+}
+
+/// Makes the gauges, which read what is there when they are asked.
+pub(crate) fn observe(
+    metrics: &Metrics,
+    views: &Views,
+    publisher: Option<watch::Receiver<Status>>,
+    clock: &Clock,
+) {
+    let (seen, now) = (views.clone(), clock.clone());
+    metrics.observable_gauge(
+        "rollcall.replicator.view.age",
+        "s",
+        "Time since a view was last known to be its origin's head.",
+        move |gauge| {
+            for view in seen.all() {
+                if let Some(age) = view.age(now.now()) {
+                    gauge.observe(age.as_secs_f64(), &[label(view.region())]);
+                }
+            }
+        },
+    );
+    let Some(publisher) = publisher else { return };
+    let (now, began) = (clock.clone(), clock.now());
+    metrics.observable_gauge(
+        "rollcall.replicator.publisher.lag",
+        "s",
+        "Time since the log last acknowledged a record of the own region.",
+        move |gauge| {
+            let heard = publisher.borrow().heard_at.unwrap_or(began);
+            gauge.observe(now.now().since(heard).as_secs_f64(), &[]);
+        },
+    );
+}
+
+fn label(region: &Region) -> KeyValue {
+    KeyValue::new("region", region.as_str().to_owned())
+}

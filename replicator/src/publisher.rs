@@ -1,0 +1,308 @@
+//! Publishes the own cell's feed to the log: deltas and bookmarks as they come, a snapshot now and then.
+//!
+//! Promises: the chain goes on where the log's tail ends (I33), also across restarts; only the own region is published (I35);
+//! while the log is away the cell's stream is not read, so nothing piles up here, and afterwards what was missed comes
+//! from the cell's history or in a snapshot (F26). It never makes a cell wait, and never keeps a cursor of its own: the log's
+//! tail is the cursor, which also tells what became of appends without an answer.
+
+pub mod plan;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use rollcall_model::{Backoff, Clock, Event, Follower, Instant, Next, Position, Region, Snapshot, View};
+use rollcall_proto::convert::{self, FeedItem};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::chance;
+use crate::feed_log::{Appending, FeedLog, LogError, Topic, newest, record};
+use crate::metrics::Figures;
+use crate::source::{Events, Source, SourceError};
+use plan::{Offer, Plan, Schedule};
+
+/// First and longest wait between two tries, full jitter.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A session that lived this long ends the row of failures.
+const LASTING: Duration = Duration::from_secs(10);
+/// How often time alone is looked at: schedules are in minutes, a stall in seconds.
+const TICK: Duration = Duration::from_millis(250);
+/// Pages of a snapshot under way: 4 MiB, so that the feed beside it is not held up.
+const PAGES_UNDER_WAY: usize = 4;
+
+/// What the publisher shows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Up to where the log has acknowledged the feed.
+    pub position: Option<Position>,
+    /// When the log last took something.
+    pub heard_at: Option<Instant>,
+    /// What it waits for; nothing while all goes well.
+    pub waiting_for: Option<String>,
+}
+
+/// The task that publishes one region.
+pub struct Publisher<L> {
+    region: Region,
+    log: L,
+    source: Source,
+    schedule: Schedule,
+    clock: Clock,
+    figures: Figures,
+    status: watch::Sender<Status>,
+    view: View,
+    /// The next session leaves out what the feed lacks and begins at the own state; the reason why.
+    jump: Option<&'static str>,
+}
+
+/// Why a session ended; the next one begins after a wait.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("the cell's feed does not continue: {0}")]
+    Restart(&'static str),
+}
+
+type Writing = Pin<Box<dyn Future<Output = Result<u64, LogError>> + Send>>;
+
+impl<L: FeedLog> Publisher<L> {
+    /// A publisher, and where its status shows.
+    pub fn new(
+        region: Region,
+        log: L,
+        source: Source,
+        schedule: Schedule,
+        clock: Clock,
+        figures: Figures,
+    ) -> (Self, watch::Receiver<Status>) {
+        let (status, shown) = watch::channel(Status::default());
+        let view = View::new(region.clone());
+        (Self { region, log, source, schedule, clock, figures, status, view, jump: None }, shown)
+    }
+
+    /// Publishes until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        loop {
+            let began = self.clock.now();
+            let ended = tokio::select! {
+                () = cancel.cancelled() => return,
+                Err(ended) = Box::pin(self.session()) => ended,
+            };
+            if self.clock.now().since(began) >= LASTING {
+                backoff.reset();
+            }
+            let was_waiting = self.status.borrow().waiting_for.is_some();
+            self.status.send_modify(|status| status.waiting_for = Some(ended.to_string()));
+            // Once for each outage; its later tries are steps of one and the same.
+            if was_waiting {
+                tracing::debug!(region = %self.region, reason = %ended, "publishing is still interrupted");
+            } else {
+                tracing::warn!(region = %self.region, reason = %ended, "publishing is interrupted");
+            }
+            match ended {
+                Ended::Restart(_) => self.view = View::new(self.region.clone()),
+                Ended::Source(SourceError::TooLarge) => {
+                    // Only a snapshot brings it, and the chain cannot go through it.
+                    self.view = View::new(self.region.clone());
+                    self.jump = Some("too_large");
+                }
+                Ended::Log(_) | Ended::Source(_) => {}
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(backoff.next(chance::draw())) => {}
+            }
+        }
+    }
+
+    /// From the log's tail on until something breaks.
+    async fn session(&mut self) -> Result<Infallible, Ended> {
+        let own = self.load().await?;
+        self.log.ensure(&self.region).await?;
+        let tail = newest::feed_tail(&self.log, &self.region).await?;
+        let snapshot = newest::snapshot_tail(&self.log, &self.region).await?;
+        let snapshot = snapshot.as_ref().map(|(head, offset)| (&head.position, *offset));
+        let mut plan = Plan::begin(self.schedule, &tail, &own, snapshot, self.clock.now());
+        if let Some(reason) = self.jump {
+            plan.jumped(&own, reason);
+        }
+        let since = plan.since(&own);
+        let events = self.source.open(Some(&since)).await?;
+        self.jump = None;
+        tracing::info!(region = %self.region, tail = ?tail.position, offsets = ?tail.offsets, %since, "publishing");
+        self.status.send_modify(|status| {
+            status.waiting_for = None;
+            status.heard_at = Some(self.clock.now());
+        });
+        self.forward(plan, events).await
+    }
+
+    /// The own state, read from the cell whole where there is none yet: snapshots are written from it.
+    async fn load(&mut self) -> Result<Position, Ended> {
+        if let Some(position) = self.view.position() {
+            return Ok(position.clone());
+        }
+        let mut events = self.source.open(None).await?;
+        let mut follower = Follower::new(None);
+        loop {
+            let event = events.next().await?;
+            let next = follower.accept(&mut self.view, event, self.clock.now(), self.clock.wall());
+            if let Next::Restart(reason) = next {
+                return Err(Ended::Restart(reason));
+            }
+            if let Some(position) = self.view.position() {
+                return Ok(position.clone());
+            }
+        }
+    }
+
+    async fn forward(&mut self, mut plan: Plan, mut events: Events) -> Result<Infallible, Ended> {
+        let mut follower = Follower::new(None);
+        let mut under_way: FuturesOrdered<Tagged> = FuturesOrdered::new();
+        let mut writing: Option<Writing> = None;
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let now = self.clock.now();
+            if writing.is_none()
+                && let Some(own) = self.view.position()
+                && let Some(reason) = plan.snapshot_due(own, now)
+                && let Some(snapshot) = self.view.snapshot()
+            {
+                let offset = plan.snapshot_begun(now);
+                tracing::info!(region = %self.region, at = %snapshot.head().position, reason, "writing a snapshot");
+                writing = Some(Box::pin(write_snapshot(self.log.clone(), snapshot, offset)));
+            }
+            tokio::select! {
+                Some((taken, to, kind)) = under_way.next() => {
+                    plan.acknowledged(taken?, self.clock.now());
+                    self.figures.published(kind, 1);
+                    let now = self.clock.now();
+                    self.status.send_modify(|status| {
+                        status.position = Some(to);
+                        status.heard_at = Some(now);
+                    });
+                }
+                event = events.next(), if plan.has_room() => {
+                    if let Some(tagged) = self.take(event?, &mut follower, &mut plan)? {
+                        under_way.push_back(tagged);
+                    }
+                }
+                Some(written) = maybe(&mut writing) => {
+                    writing = None;
+                    self.figures.published("snapshot_page", written?);
+                }
+                _ = ticks.tick() => {
+                    if plan.is_stalled(self.clock.now()) {
+                        return Err(LogError::Away("records have waited too long".into()).into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes one event into the own state and, if the feed needs it, hands it to the log.
+    fn take(
+        &mut self,
+        event: Event,
+        follower: &mut Follower,
+        plan: &mut Plan,
+    ) -> Result<Option<Tagged>, Ended> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let item = match &event {
+            Event::Delta(delta) => Some(FeedItem::Delta(delta.clone())),
+            Event::Bookmark(bookmark) => Some(FeedItem::Bookmark(bookmark.clone())),
+            Event::SnapshotBegin(_) | Event::Page(_) | Event::SnapshotEnd(_, _) | Event::Resync(_, _) => None,
+        };
+        let resyncs = self.view.resyncs();
+        let next = follower.accept(&mut self.view, event, now, wall);
+        if let Next::Restart(reason) = next {
+            return Err(Ended::Restart(reason));
+        }
+        if self.view.resyncs() > resyncs
+            && let (Some(position), Some(resync)) = (self.view.position(), self.view.last_resync())
+        {
+            plan.jumped(position, resync.reason);
+        }
+        let item = match item {
+            // As the cell said it, for the cell knows where its last change was; and only if the own state is what it
+            // says. It is appended at once or never, so its age is still true.
+            Some(FeedItem::Bookmark(bookmark)) if next == Next::Publish => FeedItem::Bookmark(bookmark),
+            Some(FeedItem::Delta(delta)) => FeedItem::Delta(delta),
+            Some(FeedItem::Bookmark(_)) | None => return Ok(None),
+        };
+        let kind = match &item {
+            FeedItem::Delta(_) => "delta",
+            FeedItem::Bookmark(_) => "bookmark",
+        };
+        let to = record::ends(&item).2.clone();
+        let outgoing = record::outgoing(&item);
+        match plan.offer(&item, outgoing.body.len(), now) {
+            Offer::LeaveOut => Ok(None),
+            Offer::TooLarge => {
+                tracing::warn!(region = %self.region, to = %to, bytes = outgoing.body.len(), "delta goes out as a snapshot");
+                Ok(None)
+            }
+            Offer::Append => Ok(Some(Tagged {
+                appending: self.log.append(&Topic::feed(&self.region), outgoing),
+                to,
+                kind,
+            })),
+        }
+    }
+}
+
+/// An append with what it carries.
+struct Tagged {
+    appending: Appending,
+    to: Position,
+    kind: &'static str,
+}
+
+impl Future for Tagged {
+    type Output = (Result<u64, LogError>, Position, &'static str);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+        let taken = std::task::ready!(self.appending.as_mut().poll(context));
+        std::task::Poll::Ready((taken, self.to.clone(), self.kind))
+    }
+}
+
+/// Waits for the snapshot that is being written, if one is.
+async fn maybe(writing: &mut Option<Writing>) -> Option<Result<u64, LogError>> {
+    match writing {
+        Some(writing) => Some(writing.await),
+        None => None,
+    }
+}
+
+/// Appends the pages of a snapshot; gives back how many.
+async fn write_snapshot<L: FeedLog>(log: L, snapshot: Snapshot, feed_offset: u64) -> Result<u64, LogError> {
+    let head = snapshot.head().clone();
+    let topic = Topic::snapshot(&head.region);
+    // A second of work for a hundred thousand agents.
+    let cut = tokio::task::spawn_blocking(move || convert::snapshot_pages(&snapshot, feed_offset)).await;
+    let mut under_way = FuturesOrdered::new();
+    let mut pages = 0;
+    for page in cut.map_err(|error| LogError::Away(error.to_string()))? {
+        under_way.push_back(log.append(&topic, record::outgoing_page(&head, &page)));
+        pages += 1;
+        if under_way.len() >= PAGES_UNDER_WAY
+            && let Some(taken) = under_way.next().await
+        {
+            taken?;
+        }
+    }
+    while let Some(taken) = under_way.next().await {
+        taken?;
+    }
+    Ok(pages)
+}

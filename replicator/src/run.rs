@@ -1,0 +1,174 @@
+//! How the parts of a replicator are wired.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rollcall_model::{Clock, Region};
+use rollcall_runtime::{Metrics, Ready, Tasks, files};
+use tokio::net::TcpListener;
+
+use crate::api::{self, Api};
+use crate::config::{FollowConfig, LogKind, ReplicatorConfig, Unusable};
+use crate::disk::Copy;
+use crate::feed_log::kafka::KafkaLog;
+use crate::feed_log::{FeedLog, LogError};
+use crate::metrics::{self, Figures};
+use crate::publisher::Publisher;
+use crate::source::Source;
+use crate::subscriber::Subscriber;
+use crate::views::Views;
+
+/// What a replicator needs from its process.
+pub struct Start {
+    /// Checked by [`run`].
+    pub config: ReplicatorConfig,
+    /// Time.
+    pub clock: Clock,
+    /// Owner of all tasks; cancelling it stops the replicator, which then saves its views.
+    pub tasks: Tasks,
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Bound already, so that a taken port is known before anything starts.
+    pub grpc: TcpListener,
+    /// The same for HTTP.
+    pub http: TcpListener,
+    /// Whether copies of the views are kept; `rollcall dev` without a data directory keeps none.
+    pub keep_on_disk: bool,
+}
+
+/// A replicator that listens.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The views over gRPC.
+    pub grpc: SocketAddr,
+    /// Health and figures.
+    pub http: SocketAddr,
+    /// What it serves.
+    pub views: Views,
+    /// Done when every view is loaded, or the log was asked and has none.
+    pub ready: Ready,
+}
+
+/// Why a replicator does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] Unusable),
+    /// The data directory cannot be used.
+    #[error("data_dir: {0}")]
+    DataDir(String),
+    /// The log's client cannot be made.
+    #[error("log: {0}")]
+    Log(#[from] LogError),
+    /// A listener is gone.
+    #[error("listener: {0}")]
+    Listener(#[from] std::io::Error),
+}
+
+/// Starts a replicator on Kafka: the role `rollcall replicator`.
+///
+/// # Errors
+/// As [`run`]; also when the configuration names the log in memory, which only a shared process has.
+pub async fn run_on_kafka(start: Start) -> Result<Running, StartError> {
+    let publish = start.config.publish.iter().map(|publish| ("publish.kind".to_owned(), publish.kind));
+    let follow = start.config.follow.iter().enumerate();
+    let follow = follow.map(|(at, follow)| (format!("follow[{at}].kind"), follow.kind));
+    if let Some((key, _)) = publish.chain(follow).find(|(_, kind)| *kind == LogKind::Memory) {
+        return Err(Unusable::new(key, "a process of its own shares no memory: say kafka").into());
+    }
+    run(KafkaLog::open, start).await
+}
+
+/// Starts a replicator. It listens when this returns; the rest goes on in its tasks, also while cell and log are away.
+///
+/// `open` makes the log of a list of brokers; it is called once for each list. For the log in memory the list is empty.
+///
+/// # Errors
+/// A configuration or data directory that cannot be used, or a log whose client cannot be made.
+pub async fn run<L: FeedLog>(
+    open: impl Fn(&str) -> Result<L, LogError>,
+    start: Start,
+) -> Result<Running, StartError> {
+    let Start { config, clock, tasks, metrics, grpc, http, keep_on_disk } = start;
+    config.check()?;
+    let own = region("region", &config.region)?;
+    let lock = if keep_on_disk {
+        let lock =
+            files::lock_dir(&config.data_dir).map_err(|error| StartError::DataDir(error.to_string()))?;
+        Some(Arc::new(lock))
+    } else {
+        None
+    };
+    let mut logs: BTreeMap<String, L> = BTreeMap::new();
+    let mut log_of = |brokers: &str| -> Result<L, LogError> {
+        if let Some(log) = logs.get(brokers) {
+            return Ok(log.clone());
+        }
+        let log = open(brokers)?;
+        logs.insert(brokers.to_owned(), log.clone());
+        Ok(log)
+    };
+    let figures = Figures::new(&metrics);
+    let ready = Ready::new();
+
+    let mut views = BTreeMap::new();
+    for (at, follow) in config.follow.iter().enumerate() {
+        let remote = region(&format!("follow[{at}].region"), &follow.region)?;
+        let copy = match &lock {
+            Some(lock) => Copy::at(config.data_dir.join(format!("view.{remote}.state")), Arc::clone(lock)),
+            None => Copy::nowhere(),
+        };
+        let (subscriber, view) = Subscriber::open(
+            remote.clone(),
+            log_of(&follow.brokers)?,
+            copy,
+            clock.clone(),
+            figures.clone(),
+            ready.expect("view"),
+        )
+        .await;
+        tasks.spawn("subscriber", subscriber.run(tasks.cancelled()));
+        views.insert(remote, view);
+    }
+    let views = Views::new(views);
+
+    let mut publisher = None;
+    if let (Some(publish), Some(cell)) = (&config.publish, &config.cell) {
+        let source = Source::new(own.clone(), &cell.endpoints)
+            .map_err(|error| Unusable::new("cell.endpoints", error.to_string()))?;
+        let (task, status) = Publisher::new(
+            own.clone(),
+            log_of(&publish.brokers)?,
+            source,
+            publish.schedule(),
+            clock.clone(),
+            figures,
+        );
+        tasks.spawn("publisher", task.run(tasks.cancelled()));
+        publisher = Some(status);
+    }
+    metrics::observe(&metrics, &views, publisher.clone(), &clock);
+
+    let api = Api {
+        region: own.clone(),
+        views: views.clone(),
+        publisher,
+        ready: ready.clone(),
+        clock,
+        metrics,
+        stopping: tasks.cancelled(),
+    };
+    let running = Running { grpc: grpc.local_addr()?, http: http.local_addr()?, views, ready };
+    tasks.spawn_fallible("grpc", api::serve_grpc(grpc, api.clone()));
+    tasks.spawn_fallible("http", api::serve_http(http, api));
+    let follows: Vec<&str> =
+        config.follow.iter().map(|FollowConfig { region, .. }| region.as_str()).collect();
+    tracing::info!(region = %own, grpc = %running.grpc, http = %running.http, ?follows, "replicator listens");
+    Ok(running)
+}
+
+fn region(key: &str, text: &str) -> Result<Region, Unusable> {
+    Region::parse(text).map_err(|finding| Unusable::new(key, finding.detail))
+}

@@ -1,0 +1,378 @@
+//! From one region's cell to the other's view, over the log in memory, through its faults.
+
+use std::time::Duration;
+
+use rollcall_model::{Event, Instant, Region};
+use rollcall_proto::convert::{self, FeedItem};
+use rollcall_proto::v1::ListRequest;
+use rollcall_proto::v1::discovery_client::DiscoveryClient;
+use rollcall_replicator::ReplicatorConfig;
+use rollcall_replicator::config::LogKind;
+use rollcall_replicator::feed_log::contract::{append, within};
+use rollcall_replicator::feed_log::memory::MemoryLog;
+use rollcall_replicator::feed_log::{FeedLog, Outgoing, Topic, record};
+use rollcall_replicator::source::Source;
+use rollcall_replicator::testing::Origin;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::region::{Cell, DEADLINE, Replicator, config};
+
+fn memory(region: &str, cell: Option<&Cell>, follow: &[&str]) -> ReplicatorConfig {
+    config(region, LogKind::Memory, "", cell, follow)
+}
+
+async fn publisher(log: &MemoryLog, cell: &Cell) -> Replicator {
+    Replicator::start(|_| Ok(log.clone()), memory("us-east", Some(cell), &[]), None).await
+}
+
+async fn follower(log: &MemoryLog) -> Replicator {
+    Replicator::start(|_| Ok(log.clone()), memory("eu-west", None, &["us-east"]), None).await
+}
+
+fn feed() -> Topic {
+    Topic::feed(&Region::parse("us-east").unwrap())
+}
+
+fn rubbish() -> Outgoing {
+    Outgoing { headers: vec![("region", "us-east".into())], body: b"rubbish"[..].into() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_in_one_region_reaches_the_view_of_the_other() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let west = Cell::start("eu-west").await;
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    let a = Replicator::start(|_| Ok(log.clone()), memory("us-east", Some(&east), &["eu-west"]), None).await;
+    let b = Replicator::start(|_| Ok(log.clone()), memory("eu-west", Some(&west), &["us-east"]), None).await;
+    b.converges(&east).await;
+    east.change(|origin| drop(origin.put("ops/mail/2")));
+    east.change(|origin| drop(origin.remove("ops/mail/1")));
+    west.change(|origin| drop(origin.put("ops/cal/1")));
+    let view = b.converges(&east).await;
+    let ids: Vec<_> = view.state().unwrap().iter().map(|r| r.declared.id.to_string()).collect();
+    assert_eq!(ids, ["ops/mail/2"]);
+    a.converges(&west).await;
+    assert_eq!(b.view("us-east").resyncs(), 0, "everything came by delta");
+    // I35: nothing of the one stands on the topic of the other.
+    for (topic, region) in [(feed(), "us-east"), (Topic::feed(&Region::parse("eu-west").unwrap()), "eu-west")]
+    {
+        let region = Region::parse(region).unwrap();
+        assert!(log.records(&topic).iter().all(|record| record::read_item(&region, record).is_ok()));
+    }
+    for replicator in [a, b] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i37_bad_records_are_counted_and_cost_no_other_region_anything() {
+    let log = MemoryLog::new();
+    let (east, south) = (Cell::start("us-east").await, Cell::start("ap-south").await);
+    let a = publisher(&log, &east).await;
+    let c = Replicator::start(|_| Ok(log.clone()), memory("ap-south", Some(&south), &[]), None).await;
+    let b =
+        Replicator::start(|_| Ok(log.clone()), memory("eu-west", None, &["us-east", "ap-south"]), None).await;
+    south.change(|origin| drop(origin.put("ops/cal/1")));
+    b.converges(&south).await;
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    b.converges(&east).await;
+    append(&log, &feed(), rubbish()).await;
+    let mut elsewhere = Origin::new("elsewhere", "1-a");
+    append(&log, &feed(), record::outgoing(&FeedItem::Delta(elsewhere.put("x/y/z")))).await;
+    east.change(|origin| drop(origin.put("ops/mail/2")));
+    b.view_when("us-east", "a resync", |view| view.resyncs() == 1).await;
+    b.converges(&east).await;
+    assert_eq!(b.figure("rollcall_replicator_feed_refused", &["us-east"]), 2.0);
+    assert_eq!(b.figure("rollcall_replicator_view_resyncs", &["us-east"]), 1.0);
+    assert_eq!(b.figure("rollcall_replicator_view_resyncs", &["ap-south"]), 0.0);
+    assert_eq!(b.view("ap-south").resyncs(), 0);
+    for replicator in [a, b, c] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+    south.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i33_a_lost_record_stops_the_view_until_a_snapshot_brings_it() {
+    let log = MemoryLog::new();
+    let region = Region::parse("us-east").unwrap();
+    log.ensure(&region).await.unwrap();
+    let mut origin = Origin::new("us-east", "1-a");
+    let snapshot = async |origin: &Origin| {
+        let snapshot = origin.view().snapshot().unwrap();
+        let offset = log.ends(&feed()).await.unwrap().end;
+        for page in convert::snapshot_pages(&snapshot, offset) {
+            append(&log, &Topic::snapshot(&region), record::outgoing_page(snapshot.head(), &page)).await;
+        }
+    };
+    snapshot(&origin).await;
+    append(&log, &feed(), record::outgoing(&FeedItem::Delta(origin.put("ops/mail/1")))).await;
+    let b = follower(&log).await;
+    let before = origin.position();
+    b.view_when("us-east", "the first change", |view| view.position() == Some(&before)).await;
+    origin.put("ops/mail/lost");
+    append(&log, &feed(), record::outgoing(&FeedItem::Delta(origin.put("ops/mail/2")))).await;
+    let waited = async {
+        while b.figure("rollcall_replicator_view_resyncs", &["reason=\"gap\""]) < 1.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within(waited).await;
+    assert_eq!(b.view("us-east").position(), Some(&before), "the gap was crossed");
+    snapshot(&origin).await;
+    append(&log, &feed(), record::outgoing(&FeedItem::Bookmark(origin.beat(Instant::default())))).await;
+    let after = origin.position();
+    let view = b.view_when("us-east", "what was lost", |view| view.position() == Some(&after)).await;
+    assert_eq!(view.state().unwrap().digest(), origin.digest());
+    assert_eq!(view.last_resync().map(|resync| resync.reason), Some("gap"));
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i33_a_publisher_that_restarts_continues_the_chain() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let b = follower(&log).await;
+    for round in 0..3 {
+        let a = publisher(&log, &east).await;
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{round}"))));
+        b.converges(&east).await;
+        a.stop().await;
+        // What happens while nobody publishes comes with the next publisher.
+        for n in 0..100 {
+            east.change(|origin| drop(origin.put(&format!("ops/late/{round}-{n}"))));
+        }
+    }
+    let a = publisher(&log, &east).await;
+    let view = b.converges(&east).await;
+    assert_eq!(view.resyncs(), 0, "everything came by delta");
+    let region = Region::parse("us-east").unwrap();
+    assert_eq!(
+        log.records(&Topic::snapshot(&region)).len(),
+        1,
+        "the first snapshot is near enough for all of them"
+    );
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i32_a_quiet_region_is_current_again_after_its_publisher_restarts() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let b = follower(&log).await;
+    let a = publisher(&log, &east).await;
+    b.converges(&east).await;
+    a.stop().await;
+    // The cell beats on, and nothing changes.
+    let stopped = b.view("us-east").position().cloned();
+    east.origin_when("three beats more", |origin| {
+        origin.position().revision.0 > stopped.as_ref().map_or(0, |stopped| stopped.revision.0) + 3
+    })
+    .await;
+    let restarted = east.origin.lock().unwrap().position();
+    let a = publisher(&log, &east).await;
+    let view = b.view_when("us-east", "a bookmark of the new publisher", |view| {
+        view.position().is_some_and(|position| position.revision > restarted.revision)
+    });
+    assert_eq!(view.await.resyncs(), 0);
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i34_two_publishers_at_once_are_harmless() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let (a, twin) = (publisher(&log, &east).await, publisher(&log, &east).await);
+    let b = follower(&log).await;
+    for n in 0..200 {
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
+    }
+    let view = b.converges(&east).await;
+    if view.resyncs() > 0 {
+        eprintln!("{:?}", view.last_resync());
+        for r in log.records(&Topic::snapshot(&Region::parse("us-east").unwrap())) { eprintln!("S {} {:?} {}", r.offset, r.headers, record::read_page(&Region::parse("us-east").unwrap(), &r).unwrap().feed_offset); }
+        for r in log.records(&feed()).iter().take(20) { eprintln!("F {} {:?} {}", r.offset, r.headers, r.body.len()); }
+    }
+    assert_eq!(view.resyncs(), 0, "doubles are duplicates, not faults");
+    for replicator in [a, twin, b] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f26_what_happens_while_the_log_is_away_comes_afterwards() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let (a, b) = (publisher(&log, &east).await, follower(&log).await);
+    east.change(|origin| drop(origin.put("ops/mail/0")));
+    let before = b.converges(&east).await;
+    log.set_away(true);
+    for n in 0..2_000 {
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
+    }
+    east.change(|origin| drop(origin.remove("ops/mail/0")));
+    assert_eq!(b.view("us-east").position(), before.position(), "I36: the last copy stays");
+    log.set_away(false);
+    let view = b.converges(&east).await;
+    assert_eq!(view.resyncs(), 0, "the cell's history had it all");
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_incarnation_replaces_the_view_by_its_snapshot() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let (a, b) = (publisher(&log, &east).await, follower(&log).await);
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    b.converges(&east).await;
+    east.change(|origin| {
+        origin.rebuild("2-b");
+        origin.put("ops/mail/2");
+    });
+    let view = b.converges(&east).await;
+    assert_eq!(view.position().unwrap().incarnation.ordinal(), 2);
+    assert!(view.state().unwrap().get("ops/mail/1").is_none());
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f29_a_follower_that_was_away_longer_than_retention_takes_a_snapshot() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let disk = tempfile::tempdir().unwrap();
+    let follow = || memory("eu-west", None, &["us-east"]);
+    let at = || Some(disk.path().to_owned());
+    let a = publisher(&log, &east).await;
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    let b = Replicator::start(|_| Ok(log.clone()), follow(), at()).await;
+    b.converges(&east).await;
+    b.stop().await;
+    a.stop().await;
+    east.change(|origin| drop(origin.put("ops/mail/2")));
+    let end = log.ends(&feed()).await.unwrap().end;
+    log.forget_before(&feed(), end);
+    log.forget_before(&Topic::snapshot(&Region::parse("us-east").unwrap()), u64::MAX);
+    let b = Replicator::start(|_| Ok(log.clone()), follow(), at()).await;
+    assert!(b.view("us-east").state().is_some(), "I36: it serves the copy from disk at once");
+    let a = publisher(&log, &east).await;
+    b.converges(&east).await;
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f33_a_copy_on_disk_that_is_lost_or_damaged_is_made_again() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let disk = tempfile::tempdir().unwrap();
+    let a = publisher(&log, &east).await;
+    let file = disk.path().join("view.us-east.state");
+    let harms: [&dyn Fn(); 4] = [
+        &|| (),
+        &|| std::fs::write(&file, b"ROLLCALL, or not").unwrap(),
+        &|| std::fs::write(&file, &std::fs::read(&file).unwrap()[..40]).unwrap(),
+        &|| {
+            std::fs::remove_file(&file).unwrap();
+            let _ = std::fs::remove_file(disk.path().join("view.us-east.state.1"));
+        },
+    ];
+    for (n, harm) in harms.iter().enumerate() {
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
+        let follow = memory("eu-west", None, &["us-east"]);
+        let b = Replicator::start(|_| Ok(log.clone()), follow, Some(disk.path().to_owned())).await;
+        b.converges(&east).await;
+        b.stop().await;
+        assert!(file.exists(), "it is saved at the end");
+        harm();
+    }
+    a.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replicator_with_copies_on_disk_is_ready_without_its_log() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let disk = tempfile::tempdir().unwrap();
+    let a = publisher(&log, &east).await;
+    let follow = || memory("eu-west", None, &["us-east"]);
+    let b = Replicator::start(|_| Ok(log.clone()), follow(), Some(disk.path().to_owned())).await;
+    b.converges(&east).await;
+    b.stop().await;
+    log.set_away(true);
+    let b = Replicator::start(|_| Ok(log.clone()), follow(), Some(disk.path().to_owned())).await;
+    assert!(get(&b, "/readyz").await.starts_with("HTTP/1.1 200"));
+    let without = follower(&log).await;
+    let answer = get(&without, "/readyz?verbose").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("view us-east: not_loaded"), "never \"empty\": {answer}");
+    log.set_away(false);
+    tokio::time::timeout(DEADLINE, without.running.ready.wait()).await.expect("ready");
+    for replicator in [a, b, without] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+}
+
+async fn get(replicator: &Replicator, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(replicator.running.http).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let b = follower(&log).await;
+    let region = Region::parse("us-east").unwrap();
+    let endpoint = format!("http://{}", b.running.grpc);
+    // Before the view is loaded the watch opens and waits.
+    let mut events =
+        Source::new(region.clone(), std::slice::from_ref(&endpoint)).unwrap().open(None).await.unwrap();
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    let a = publisher(&log, &east).await;
+    let mut kinds = Vec::new();
+    let age = loop {
+        match within(events.next()).await.unwrap() {
+            Event::SnapshotBegin(head) => assert_eq!(head.region, region),
+            Event::Page(records) => kinds.push(records.len()),
+            Event::Bookmark(bookmark) if bookmark.count == 1 && bookmark.age < Duration::from_secs(3) => {
+                break bookmark.age;
+            }
+            Event::SnapshotEnd(_, _) | Event::Delta(_) | Event::Bookmark(_) | Event::Resync(_, _) => {}
+        }
+    };
+    assert!(age < Duration::from_secs(3));
+    assert_eq!(kinds, [1]);
+    let own = Source::new(Region::parse("eu-west").unwrap(), std::slice::from_ref(&endpoint))
+        .unwrap()
+        .open(None)
+        .await;
+    assert!(own.is_err(), "the own region is its cell's to serve");
+    let mut client = DiscoveryClient::connect(endpoint).await.unwrap();
+    let refused = client.list(ListRequest::default()).await.expect_err("not here");
+    assert_eq!(refused.code(), tonic::Code::Unimplemented);
+    let regions = get(&b, "/v1/regions").await;
+    assert!(regions.contains(r#""region":"us-east","role":"view","state":"current""#), "{regions}");
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
