@@ -32,7 +32,8 @@ impl Regions {
             let base: u16 = script(&["free-base-port"]).expect("free ports").trim().parse().expect("a port");
             let run_dir = folder.path().to_owned();
             let base_text = base.to_string();
-            let binary = if only.is_none() { Some(paths::rollcall()) } else { None };
+            let needs_ours = only.is_none_or(|only| only.contains("cell") || only.contains("replicator"));
+            let binary = needs_ours.then(paths::rollcall);
             let mut arguments = vec!["up", "--run-dir", path(&run_dir), "--base-port", &base_text];
             if let Some(binary) = &binary {
                 arguments.extend(["--bin", path(binary)]);

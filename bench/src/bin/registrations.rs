@@ -1,0 +1,139 @@
+//! Fenced registrations a second through a cell into one etcd, beside etcd's own rate of one compare-and-put
+//! transaction each. The two take turns against the same etcd. Goal: ≥ 2.5 times.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench fails by panicking and prints"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use rollcall_bench::{cpu_time, load, machine, spread};
+use rollcall_proto::v1::registrar_client::RegistrarClient;
+use rollcall_proto::v1::{Capability, Endpoint, RegisterRequest};
+use rollcall_tests::regions::Regions;
+
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(4);
+const CALLERS: usize = 128;
+const CONNECTIONS: usize = 8;
+/// Bytes of one raw value: what a small registration takes in the store.
+const VALUE: usize = 200;
+
+#[tokio::main]
+async fn main() {
+    println!(
+        "fenced registrations/s through a cell beside raw compare-and-put, one etcd, {CALLERS} callers on {CONNECTIONS} connections"
+    );
+    println!("{}", machine());
+    let regions = Regions::up(Some("us-east/etcd,us-east/cell"));
+    let pid = |name| regions.control("pid", name).unwrap().trim().parse::<u32>().unwrap();
+    let (etcd_pid, cell_pid) = (pid("us-east/etcd"), pid("us-east/cell"));
+    let mut registrars = Vec::new();
+    let mut raws = Vec::new();
+    for _ in 0..CONNECTIONS {
+        registrars.push(RegistrarClient::connect(regions.url("us-east")).await.expect("the cell answers"));
+        raws.push(Client::connect([regions.etcd("us-east")], None).await.expect("etcd answers"));
+    }
+    let (mut cell_rates, mut raw_rates, mut ratios, mut cpu_ratios) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let revision = head(&mut raws[0]).await;
+        let before = (cpu_time(etcd_pid), cpu_time(cell_pid));
+        let cell = measure(|caller, count| {
+            let mut registrar = registrars[caller % CONNECTIONS].clone();
+            async move { registrar.register(request(round, caller, count)).await.is_ok() }
+        })
+        .await;
+        let of_etcd = (cpu_time(etcd_pid) - before.0).as_secs_f64();
+        let of_cell = (cpu_time(cell_pid) - before.1).as_secs_f64();
+        let cell_cpu = of_etcd + of_cell;
+        // The keeper's beats are among the revisions; a few in thousands.
+        let group = cell.0 as f64 / (head(&mut raws[0]).await - revision) as f64;
+        let before = cpu_time(etcd_pid);
+        let raw = measure(|caller, count| {
+            let mut client = raws[caller % CONNECTIONS].clone();
+            async move {
+                let key = format!("raw/{round}/{caller}/{count}");
+                let txn = Txn::new()
+                    .when([Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)])
+                    .and_then([TxnOp::put(key.as_str(), vec![b'x'; VALUE], None)]);
+                client.txn(txn).await.is_ok_and(|answer| answer.succeeded())
+            }
+        })
+        .await;
+        let raw_cpu = (cpu_time(etcd_pid) - before).as_secs_f64();
+        if round == 0 {
+            continue; // the first round warms both up
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let cpu = (cell.0 as f64 / cell_cpu) / (raw.0 as f64 / raw_cpu);
+        println!(
+            "round {round}: cell {:.0}/s ({} failed), raw {:.0}/s ({} failed), ratio {:.2}; per CPU-second of the servers {cpu:.2}; group of {group:.1}; CPU µs each: etcd {:.0} + cell {:.0}, raw {:.0}; load {}",
+            cell.1,
+            cell.2,
+            raw.1,
+            raw.2,
+            cell.1 / raw.1,
+            of_etcd * 1e6 / cell.0 as f64,
+            of_cell * 1e6 / cell.0 as f64,
+            raw_cpu * 1e6 / raw.0 as f64,
+            load()
+        );
+        cell_rates.push(cell.1);
+        raw_rates.push(raw.1);
+        ratios.push(cell.1 / raw.1);
+        cpu_ratios.push(cpu);
+    }
+    println!("min / median / max");
+    println!("  cell, registrations/s   {}", spread(&cell_rates, 0));
+    println!("  raw, transactions/s     {}", spread(&raw_rates, 0));
+    println!("  ratio                   {}  (goal 2.5)", spread(&ratios, 2));
+    println!("  ratio per CPU-second    {}", spread(&cpu_ratios, 2));
+}
+
+/// etcd's revision now.
+async fn head(client: &mut Client) -> i64 {
+    let answer = client.get("head", None).await.expect("etcd answers");
+    answer.header().expect("a header").revision()
+}
+
+fn request(round: usize, caller: usize, count: u64) -> RegisterRequest {
+    RegisterRequest {
+        id: format!("bench{round}/caller-{caller}/{count}"),
+        endpoints: vec![Endpoint { url: "http://10.0.0.1:8080/".into(), protocol: None }],
+        capabilities: vec![Capability { name: "bench:register:v1".into(), ..Capability::default() }],
+        zone: Some("a".into()),
+        lease_seconds: Some(300),
+        ..RegisterRequest::default()
+    }
+}
+
+/// Calls as fast as the answers come for a round: how many succeeded, their rate, how many failed.
+#[allow(clippy::cast_precision_loss)]
+async fn measure<F, Fut>(call: F) -> (u64, f64, u64)
+where
+    F: Fn(usize, u64) -> Fut,
+    Fut: Future<Output = bool>,
+{
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let started = Instant::now();
+    let callers = (0..CALLERS).map(|caller| {
+        let (done, failed, call) = (&done, &failed, &call);
+        async move {
+            let mut count = 0;
+            while started.elapsed() < ROUND {
+                let tally = if call(caller, count).await { done } else { failed };
+                tally.fetch_add(1, Ordering::Relaxed);
+                count += 1;
+            }
+        }
+    });
+    futures_util::future::join_all(callers).await;
+    let rate = done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+    (done.load(Ordering::Relaxed), rate, failed.load(Ordering::Relaxed))
+}

@@ -1,0 +1,10 @@
+//! Faults on real processes, with traffic before, during and after, and a checker that keeps its own account.
+//!
+//! A run that was too quiet fails: too few acknowledged writes, or a fault that did not land. A write without an
+//! answer is unknown, never failed and never done.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a scenario fails by panicking")]
+
+pub mod kill_each;
+pub mod ledger;
+pub mod store;
+pub mod traffic;
