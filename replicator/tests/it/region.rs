@@ -209,6 +209,17 @@ impl Replicator {
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
+    /// Waits until a figure has reached a value.
+    pub(crate) async fn figure_when(&self, name: &str, labels: &[&str], least: f64) {
+        let waited = async {
+            while self.figure(name, labels) < least {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let reached = tokio::time::timeout(DEADLINE, waited).await;
+        assert!(reached.is_ok(), "{name}{labels:?} stayed at {}", self.figure(name, labels));
+    }
+
     pub(crate) async fn stop(self) {
         let stragglers = self.tasks.drain(DEADLINE).await;
         assert!(stragglers.is_empty(), "{stragglers:?} did not end");
