@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rollcall_model::{Region, Zone};
+use rollcall_model::{GuardLimits, Region, Zone};
 use serde::Deserialize;
 
 /// A cell's configuration.
@@ -24,9 +24,39 @@ pub struct CellConfig {
     /// Other regions, each followed from this region's replicator.
     #[serde(default)]
     pub view: Vec<ViewConfig>,
+    /// When the expiry guard holds.
+    #[serde(default)]
+    pub guard: GuardConfig,
     /// Who may call.
     #[serde(default)]
     pub auth: Option<Auth>,
+}
+
+/// When the expiry guard holds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// So many may be silent in any cohort without a hold; 1, so that small fleets lose their dead by themselves.
+    pub floor: u64,
+    /// The share of a cohort that may be silent, 0-1; 0.15: normal churn is far below, a lost zone far above.
+    pub fraction: f64,
+    /// Whether suspects' endpoints are tried for evidence of death while it holds.
+    pub probe: bool,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        let limits = GuardLimits::default();
+        Self { floor: limits.floor, fraction: limits.fraction, probe: true }
+    }
+}
+
+impl GuardConfig {
+    /// What the model takes.
+    #[must_use]
+    pub const fn limits(&self) -> GuardLimits {
+        GuardLimits { floor: self.floor, fraction: self.fraction }
+    }
 }
 
 /// Addresses to listen on.
@@ -132,6 +162,9 @@ impl CellConfig {
                     format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"),
                 ));
             }
+        }
+        if !(0.0..=1.0).contains(&self.guard.fraction) {
+            return Err(bad("guard.fraction", "it is a share from 0 to 1, as in 0.15".into()));
         }
         let mut seen = vec![self.region.as_str()];
         for (at, view) in self.view.iter().enumerate() {

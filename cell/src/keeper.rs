@@ -4,20 +4,25 @@
 //! each removal compares the office and the record's revision in the store (I10). Never here: a renewal written to
 //! the store.
 
+mod office;
+pub(crate) mod probe;
+
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{
-    Clock, Deadlines, Delta, Epoch, InstanceId, Instant, Lease, RemovalReason, Renewal, Revision, View,
-};
+use rollcall_model::deadlines::Due;
+use rollcall_model::guard::Turn;
+use rollcall_model::{Clock, Epoch, InstanceId, Instant, Phase, RemovalReason, Revision, Verdict, View};
 use rollcall_proto::store::{Beat, Gone, encode_beat, encode_removal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use office::{GuardStatus, KeeperHandle, NotReleased, Renewed};
+
 use crate::founding::{CurrentFounding, Founding};
 use crate::random;
-use crate::store::{Committed, Compare, Group, Op, Store, StoreError, Tenure, Verdict, Write, keys, limits};
+use crate::store::{self, Committed, Compare, Group, Op, Store, StoreError, Tenure, Write, keys, limits};
 
 /// Time between two beats and between two sweeps.
 const BEAT: Duration = Duration::from_secs(1);
@@ -25,113 +30,6 @@ const BEAT: Duration = Duration::from_secs(1);
 const HISTORY_KEPT: Duration = Duration::from_secs(600);
 /// How often the older history is let go.
 const COMPACT_EVERY: Duration = Duration::from_secs(60);
-/// Most removals of one sweep: what a second of the store's group commits carries.
-const SWEEP_MOST: usize = 20_000;
-
-/// The process's access to the leases, whether or not it keeps them now. Cheap to clone.
-#[derive(Clone)]
-pub struct KeeperHandle {
-    office: Arc<Mutex<Option<Office>>>,
-    clock: Clock,
-}
-
-struct Office {
-    term: u64,
-    deadlines: Deadlines,
-}
-
-/// The answer to a renewal as this process can give it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renewed {
-    /// Judged by the keeper, which is here.
-    Judged(Renewal),
-    /// This process does not keep the leases now.
-    NoOffice,
-}
-
-impl KeeperHandle {
-    /// A process without office.
-    #[must_use]
-    pub fn new(clock: Clock) -> Self {
-        Self { office: Arc::new(Mutex::new(None)), clock }
-    }
-
-    fn office(&self) -> MutexGuard<'_, Option<Office>> {
-        // The lock guards plain data without invariants across a panic.
-        self.office.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Renews one lease.
-    #[must_use]
-    pub fn renew(&self, id: &InstanceId, epoch: Epoch) -> Renewed {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
-        match self.office().as_mut() {
-            None => Renewed::NoOffice,
-            Some(office) => Renewed::Judged(office.deadlines.renew(id.as_str(), epoch, now, wall)),
-        }
-    }
-
-    /// One lease as the keeper sees it. The outer `None`: this process does not keep the leases now.
-    #[must_use]
-    pub fn lease(&self, id: &str) -> Option<Option<Lease>> {
-        self.office().as_ref().map(|office| office.deadlines.get(id).cloned())
-    }
-
-    /// The term, while in office.
-    #[must_use]
-    pub fn term(&self) -> Option<u64> {
-        self.office().as_ref().map(|office| office.term)
-    }
-
-    /// How many leases are kept here.
-    #[must_use]
-    pub fn leases(&self) -> u64 {
-        self.office().as_ref().map_or(0, |office| office.deadlines.len() as u64)
-    }
-
-    /// Takes in what the replica applied, up to a revision, and lets it publish under the same lock: whoever reads a
-    /// registration in the view finds its lease, and a keeper that begins misses nothing.
-    pub fn follow(&self, deltas: &[Arc<Delta>], upto: Option<Revision>, publish: impl FnOnce()) {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
-        let mut office = self.office();
-        if let Some(office) = office.as_mut() {
-            for change in deltas.iter().flat_map(|delta| &delta.changes) {
-                office.deadlines.follow(change, now, wall);
-            }
-            if let Some(upto) = upto {
-                office.deadlines.advance(upto);
-            }
-        }
-        publish();
-    }
-
-    /// Leases for everything that the view shows; `None` when it was never loaded.
-    fn begin(&self, term: u64, view: &watch::Receiver<Arc<View>>) -> Option<()> {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
-        let mut office = self.office();
-        let view = view.borrow().clone();
-        let (state, position) = (view.state()?, view.position()?);
-        let ordinal = position.incarnation.ordinal();
-        let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall);
-        *office = Some(Office { term, deadlines });
-        Some(())
-    }
-
-    fn end(&self) {
-        *self.office() = None;
-    }
-
-    fn sweep(&self, now: Instant) -> Vec<(InstanceId, Epoch)> {
-        self.office().as_mut().map(|office| office.deadlines.sweep(now, SWEEP_MOST)).unwrap_or_default()
-    }
-
-    fn put_back(&self, id: &InstanceId, epoch: Epoch) {
-        let now = self.clock.now();
-        if let Some(office) = self.office().as_mut() {
-            office.deadlines.put_back(id, epoch, now);
-        }
-    }
-}
 
 /// What became of a beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,13 +168,14 @@ impl<S: Store> Keeper<S> {
         }
     }
 
-    /// Removes what lapsed. `false` ends the office.
+    /// Removes what lapsed and may go. `false` ends the office.
     async fn sweep(&self, tenure: &Tenure, founding: &Founding) -> bool {
-        let lapsed = self.handle.sweep(self.clock.now());
-        for group in lapsed.chunks(limits::WRITES_MAX) {
+        let plan = self.handle.sweep(self.clock.now());
+        plan.turns.iter().for_each(report);
+        for group in plan.remove.chunks(limits::WRITES_MAX) {
             if !self.remove(group, tenure, founding).await {
-                for (id, epoch) in &lapsed {
-                    self.handle.put_back(id, *epoch);
+                for due in &plan.remove {
+                    self.handle.put_back(&due.id, due.epoch);
                 }
                 return false;
             }
@@ -284,24 +183,29 @@ impl<S: Store> Keeper<S> {
         true
     }
 
-    async fn remove(&self, group: &[(InstanceId, Epoch)], tenure: &Tenure, founding: &Founding) -> bool {
+    async fn remove(&self, group: &[Due], tenure: &Tenure, founding: &Founding) -> bool {
         let gone: Vec<Gone> = group
             .iter()
-            .map(|(id, _)| Gone {
-                id: id.clone(),
+            .map(|due| Gone {
+                id: due.id.clone(),
                 reason: RemovalReason::Expired,
-                actor: "keeper".into(),
+                actor: match &due.verdict {
+                    Some(Verdict::Released(operator)) => Arc::clone(operator),
+                    Some(Verdict::ProvedDead) | None => "keeper".into(),
+                },
                 term: Some(tenure.term),
             })
             .collect();
-        let writes = group.iter().map(|(id, epoch)| removal_write(id, *epoch)).collect();
+        let writes = group.iter().map(|due| removal_write(&due.id, due.epoch)).collect();
         let also = vec![Op::Put(keys::REMOVAL.into(), encode_removal(&gone, self.clock.wall()))];
         match self.store.commit(Group { fence: fence(tenure, founding), also, writes }).await {
             Ok(Committed::Done { verdicts, .. }) => {
-                for ((id, epoch), verdict) in group.iter().zip(verdicts) {
+                for (due, verdict) in group.iter().zip(verdicts) {
                     match verdict {
-                        Verdict::Won => tracing::info!(%id, %epoch, "registration expired"),
-                        Verdict::Lost(_) => self.handle.put_back(id, *epoch),
+                        store::Verdict::Won => {
+                            tracing::info!(id = %due.id, epoch = %due.epoch, verdict = ?due.verdict, "registration expired");
+                        }
+                        store::Verdict::Lost(_) => self.handle.put_back(&due.id, due.epoch),
                     }
                 }
                 true
@@ -313,12 +217,27 @@ impl<S: Store> Keeper<S> {
             Err(error) => {
                 // Whatever became of it: the compare makes a second try harmless.
                 tracing::warn!(%error, count = group.len(), "removals not confirmed");
-                for (id, epoch) in group {
-                    self.handle.put_back(id, *epoch);
+                for due in group {
+                    self.handle.put_back(&due.id, due.epoch);
                 }
                 !matches!(error, StoreError::Refused(_))
             }
         }
+    }
+}
+
+/// The alert that somebody must look at, and the lines that end it.
+fn report(turn: &Turn) {
+    let (cohort, limit) = (&turn.cohort, turn.limit);
+    let (registered, suspects) = (turn.census.registered, turn.census.suspects);
+    match turn.phase {
+        Phase::Holding { .. } => {
+            tracing::error!(%cohort, registered, suspects, limit, "expiry held: too many are silent at once, nothing is removed");
+        }
+        Phase::Settling { .. } => {
+            tracing::warn!(%cohort, registered, suspects, limit, "expiry settles: few enough are silent, waiting for the last ones");
+        }
+        Phase::Calm => tracing::warn!(%cohort, registered, suspects, limit, "expiry goes on"),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod founding;
 pub mod group;
 pub mod keeper;
 pub mod metrics;
+pub mod operator;
 pub mod random;
 pub mod refusal;
 pub mod regions;

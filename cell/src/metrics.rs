@@ -1,6 +1,6 @@
 //! The cell's figures: read from what is there when somebody asks.
 
-use rollcall_model::{Clock, View};
+use rollcall_model::{Clock, Phase, View};
 use rollcall_runtime::meter::{AsyncInstrument, KeyValue, Metrics};
 
 use crate::keeper::KeeperHandle;
@@ -42,6 +42,32 @@ pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clo
         "{lease}",
         "Leases that this process keeps; 0 when it is not the keeper.",
         move |gauge| gauge.observe(count(handle.leases()), &[]),
+    );
+    let handle = keeper.clone();
+    metrics.observable_gauge(
+        "rollcall.cell.guard.holding",
+        "1",
+        "1 while the cohort's expiry is held or settles.",
+        move |gauge| {
+            for cohort in handle.guard().map(|guard| guard.cohorts).unwrap_or_default() {
+                let holding = if cohort.phase == Phase::Calm { 0.0 } else { 1.0 };
+                gauge.observe(holding, &[KeyValue::new("cohort", cohort.cohort.to_string())]);
+            }
+        },
+    );
+    let handle = keeper.clone();
+    metrics.observable_gauge(
+        "rollcall.cell.guard.suspects",
+        "{registration}",
+        "Overdue registrations of the cohort, as the last sweep counted them.",
+        move |gauge| {
+            for cohort in handle.guard().map(|guard| guard.cohorts).unwrap_or_default() {
+                gauge.observe(
+                    count(cohort.census.suspects),
+                    &[KeyValue::new("cohort", cohort.cohort.to_string())],
+                );
+            }
+        },
     );
     let handle = keeper.clone();
     metrics.observable_gauge(

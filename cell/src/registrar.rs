@@ -266,20 +266,25 @@ impl Registrar {
     /// # Errors
     /// Superseded, not registered, or the store's refusals.
     pub async fn deregister(&self, id: &InstanceId, epoch: Epoch) -> Result<(), Refusal> {
+        self.fenced(id, epoch).await?;
+        let gone =
+            Gone { id: id.clone(), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None };
+        self.remove(id, epoch, gone).await
+    }
+
+    /// Removes exactly this registration, with its reason.
+    pub(crate) async fn remove(&self, id: &InstanceId, epoch: Epoch, gone: Gone) -> Result<(), Refusal> {
         for _ in 0..TRIES {
             let founding = self.founding()?;
-            self.fenced(id, epoch).await?;
-            let gone = Gone {
-                id: id.clone(),
-                reason: RemovalReason::Deregistered,
-                actor: "owner".into(),
-                term: None,
-            };
-            match self.commit(id, removal_write(id, epoch), Some(gone), &founding).await? {
+            match self.commit(id, removal_write(id, epoch), Some(gone.clone()), &founding).await? {
                 Outcome::Won(_) => return Ok(()),
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
                 Outcome::Lost(Some(entry)) => return Err(lost_to(id, &entry)),
-                Outcome::OtherHistory => self.other_history(&founding).await,
+                Outcome::OtherHistory => {
+                    self.other_history(&founding).await;
+                    // What was decided in the other history is decided anew.
+                    self.fenced(id, epoch).await?;
+                }
             }
         }
         Err(Refusal::new(
@@ -335,7 +340,7 @@ impl Registrar {
             .ok_or_else(|| Refusal::store(&StoreError::Unavailable("it was not reached yet".into())))
     }
 
-    fn current(&self, id: &InstanceId) -> Option<Arc<Registration>> {
+    pub(crate) fn current(&self, id: &InstanceId) -> Option<Arc<Registration>> {
         self.view.borrow().state().and_then(|state| state.get(id.as_str())).cloned()
     }
 

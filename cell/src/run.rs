@@ -91,7 +91,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     }
     let file = |name: String| keep_on_disk.then(|| config.data_dir.join(name));
 
-    let keeper = KeeperHandle::new(clock.clone());
+    let keeper = KeeperHandle::new(config.guard.limits(), clock.clone());
     let (founding_tx, founding) = watch::channel(None);
     let (own_tx, own_view) = watch::channel(Arc::new(View::new(own.clone())));
     let mut views = BTreeMap::from([(own.clone(), own_view.clone())]);
@@ -135,6 +135,9 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         clock: clock.clone(),
     };
     tasks.spawn("keeper", task.run(cancel.clone()));
+    if config.guard.probe {
+        tasks.spawn("probe", crate::keeper::probe::run(keeper.clone(), own_view.clone(), cancel.clone()));
+    }
 
     let registrar =
         Registrar { groups, view: own_view, keeper: keeper.clone(), founding, clock: clock.clone() };

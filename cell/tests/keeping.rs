@@ -301,3 +301,102 @@ async fn a_restart_goes_on_in_the_same_incarnation_with_a_full_lease_of_grace() 
     assert!(renewed.is_ok(), "I09: {renewed:?}");
     cell.stop().await;
 }
+
+/// Registers `live` instances that answer and `silent` ones whose port refuses; lets only the live ones renew.
+async fn half_dead(cell: &Cell, live: usize, silent: usize) -> tokio::net::TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let answers = format!("http://{}/", listener.local_addr().unwrap());
+    let mut epochs = Vec::new();
+    for at in 0..live {
+        let registered =
+            cell.registrar().register(declared(&format!("a/live/{at}"), &answers)).await.unwrap();
+        epochs.push((registered.registration.declared.id.clone(), registered.registration.epoch));
+    }
+    for at in 0..silent {
+        cell.registrar().register(declared(&format!("a/silent/{at}"), &answers)).await.unwrap();
+    }
+    for _ in 0..4 {
+        cell.pass(Duration::from_secs(9));
+        for (id, epoch) in &epochs {
+            cell.registrar().renew(id, *epoch, Report::default()).await.unwrap();
+        }
+    }
+    listener
+}
+
+#[tokio::test]
+async fn i07_i08_a_silent_half_is_held_until_an_operator_releases_exactly_those_listed() {
+    let (cell, _folder) = memory().await;
+    let _listener = half_dead(&cell, 4, 4).await;
+    cell.until("the guard holds", |cell| cell.running.keeper.is_holding()).await;
+    cell.until("all four are held", |cell| {
+        cell.running.keeper.guard().is_some_and(|guard| guard.held.len() == 4)
+    })
+    .await;
+    assert!((0..4).all(|at| cell.has(&format!("a/silent/{at}"))), "held entries stay resolvable");
+
+    let asked = ["a/silent/1", "a/live/1", "a/none/1"].map(str::to_owned);
+    let outcome = cell.registrar().release(&asked, "ann").unwrap();
+    assert_eq!(outcome.released, ["a/silent/1"]);
+    assert_eq!(outcome.refused.len(), 2);
+    cell.until("the released one goes", |cell| !cell.has("a/silent/1")).await;
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap();
+    assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Expired, "operator:ann"));
+    assert!(cell.has("a/silent/0"), "the others are still held");
+
+    let held = view.state().unwrap().get("a/silent/0").unwrap().epoch;
+    let renewed = cell.registrar().renew(&id("a/silent/0"), held, Report::default()).await;
+    assert!(renewed.is_ok(), "FEN-05: the old epoch renews without a registration: {renewed:?}");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn what_refuses_connections_is_dead_and_goes_while_the_rest_is_held() {
+    let (cell, _folder) = memory().await;
+    let listener = half_dead(&cell, 4, 4).await;
+    cell.until("the guard holds", |cell| cell.running.keeper.is_holding()).await;
+    drop(listener);
+    cell.until("evidence lets the dead ones go", |cell| {
+        (0..4).all(|at| !cell.has(&format!("a/silent/{at}")))
+    })
+    .await;
+    cell.until("the guard is calm", |cell| {
+        !cell.running.keeper.is_holding() || {
+            cell.pass(Duration::from_millis(200));
+            false
+        }
+    })
+    .await;
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn b15_an_evicted_instance_is_gone_and_comes_back_only_with_a_higher_epoch() {
+    let (cell, _folder) = memory().await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.registrar().evict(&id("a/b/1"), "a drill", "ann").await.unwrap();
+    assert!(!cell.has("a/b/1"));
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap();
+    assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Evicted, "operator:ann"));
+    let late = cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await;
+    assert_eq!(late.unwrap_err().code, Code::NotRegistered);
+    let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > registered.registration.epoch);
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_muted_instance_is_answered_and_lapses_all_the_same() {
+    let (cell, _folder) = memory().await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.registrar().mute(&id("a/b/1"), Duration::from_secs(60), "ann").unwrap();
+    for _ in 0..3 {
+        cell.pass(Duration::from_secs(9));
+        cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await.unwrap();
+    }
+    cell.pass(Duration::from_secs(4));
+    cell.until("it lapses", |cell| !cell.has("a/b/1")).await;
+    cell.stop().await;
+}

@@ -16,6 +16,7 @@ pub mod digest;
 pub mod endpoint;
 pub mod follow;
 pub mod freshness;
+pub mod guard;
 pub mod history;
 pub mod lifecycle;
 pub mod limits;
@@ -25,6 +26,7 @@ pub mod query;
 pub mod registration;
 pub mod snapshot;
 pub mod state;
+pub mod sweep;
 #[cfg(feature = "testing")]
 #[allow(
     clippy::expect_used,
@@ -40,12 +42,13 @@ pub use capability::{Capability, CapabilityName, Skill};
 pub use card::Card;
 pub use change::{Actor, Bookmark, Change, Delta, Removal, RemovalReason};
 pub use code::{Code, Invalid};
-pub use deadlines::{Deadlines, Lease, LeaseState, Renewal};
+pub use deadlines::{Deadlines, Lease, LeaseState, Renewal, Verdict};
 pub use declaration::{Declaration, Declared};
 pub use digest::StateDigest;
 pub use endpoint::Endpoint;
 pub use follow::{Follower, Next};
 pub use freshness::{Freshness, Heard};
+pub use guard::{Cohort, ExpiryGuard, GuardLimits, Phase};
 pub use history::History;
 pub use lifecycle::{Kind, Lifecycle, Load, Scope};
 pub use name::{InstanceId, Region, Zone};

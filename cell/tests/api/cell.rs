@@ -64,6 +64,7 @@ impl Cell {
                     source: (*source).to_owned(),
                 })
                 .collect(),
+            guard: rollcall_cell::config::GuardConfig::default(),
             auth: None,
         };
         let start = Start {

@@ -150,6 +150,7 @@ async fn cell(
         listen: Listen { http: LOOPBACK.to_owned(), grpc: LOOPBACK.to_owned() },
         store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
         view: others.iter().map(view).collect(),
+        guard: rollcall_cell::config::GuardConfig::default(),
         auth: None,
     };
     let start = rollcall_cell::Start {

@@ -15,6 +15,7 @@ mod declared;
 mod digest;
 mod filtered;
 mod follower;
+mod guard;
 mod history;
 mod position;
 mod query;

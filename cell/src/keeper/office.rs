@@ -1,0 +1,211 @@
+//! The keeper's office in memory: the leases and the guard, behind one lock that is never held across a wait.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rollcall_model::guard::CohortStatus;
+use rollcall_model::sweep::{Plan, sweep};
+use rollcall_model::{
+    Clock, Deadlines, Delta, Epoch, ExpiryGuard, GuardLimits, InstanceId, Instant, Lease, LeaseState,
+    Renewal, Revision, Verdict, View,
+};
+use tokio::sync::watch;
+
+/// Most removals of one sweep: what a second of the store's group commits carries.
+const SWEEP_MOST: usize = 20_000;
+
+/// The process's access to the leases, whether or not it keeps them now. Cheap to clone.
+#[derive(Clone)]
+pub struct KeeperHandle {
+    office: Arc<Mutex<Option<Office>>>,
+    limits: GuardLimits,
+    clock: Clock,
+}
+
+struct Office {
+    term: u64,
+    deadlines: Deadlines,
+    guard: ExpiryGuard,
+}
+
+/// What the guard is doing, for an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GuardStatus {
+    /// Every cohort as the last sweep found it.
+    pub cohorts: Vec<CohortStatus>,
+    /// Lapsed registrations that are kept because their cohort holds.
+    pub held: Vec<InstanceId>,
+}
+
+/// Why an operator's release did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReleased {
+    /// There is no such registration.
+    NotRegistered,
+    /// It is renewed in time: nothing to release.
+    Live,
+}
+
+/// The answer to a renewal as this process can give it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// Judged by the keeper, which is here.
+    Judged(Renewal),
+    /// This process does not keep the leases now.
+    NoOffice,
+}
+
+impl KeeperHandle {
+    /// A process without office.
+    #[must_use]
+    pub fn new(limits: GuardLimits, clock: Clock) -> Self {
+        Self { office: Arc::new(Mutex::new(None)), limits, clock }
+    }
+
+    fn office(&self) -> MutexGuard<'_, Option<Office>> {
+        // The lock guards plain data without invariants across a panic.
+        self.office.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews one lease.
+    #[must_use]
+    pub fn renew(&self, id: &InstanceId, epoch: Epoch) -> Renewed {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        match self.office().as_mut() {
+            None => Renewed::NoOffice,
+            Some(office) => Renewed::Judged(office.deadlines.renew(id.as_str(), epoch, now, wall)),
+        }
+    }
+
+    /// One lease as the keeper sees it. The outer `None`: this process does not keep the leases now.
+    #[must_use]
+    pub fn lease(&self, id: &str) -> Option<Option<Lease>> {
+        self.office().as_ref().map(|office| office.deadlines.get(id).cloned())
+    }
+
+    /// The term, while in office.
+    #[must_use]
+    pub fn term(&self) -> Option<u64> {
+        self.office().as_ref().map(|office| office.term)
+    }
+
+    /// How many leases are kept here.
+    #[must_use]
+    pub fn leases(&self) -> u64 {
+        self.office().as_ref().map_or(0, |office| office.deadlines.len() as u64)
+    }
+
+    /// Takes in what the replica applied, up to a revision, and lets it publish under the same lock: whoever reads a
+    /// registration in the view finds its lease, and a keeper that begins misses nothing.
+    pub fn follow(&self, deltas: &[Arc<Delta>], upto: Option<Revision>, publish: impl FnOnce()) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut office = self.office();
+        if let Some(office) = office.as_mut() {
+            for change in deltas.iter().flat_map(|delta| &delta.changes) {
+                office.deadlines.follow(change, now, wall);
+            }
+            if let Some(upto) = upto {
+                office.deadlines.advance(upto);
+            }
+        }
+        publish();
+    }
+
+    /// Leases for everything that the view shows; `None` when it was never loaded.
+    pub(super) fn begin(&self, term: u64, view: &watch::Receiver<Arc<View>>) -> Option<()> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut office = self.office();
+        let view = view.borrow().clone();
+        let (state, position) = (view.state()?, view.position()?);
+        let ordinal = position.incarnation.ordinal();
+        let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall);
+        *office = Some(Office { term, deadlines, guard: ExpiryGuard::new(self.limits) });
+        Some(())
+    }
+
+    pub(super) fn end(&self) {
+        *self.office() = None;
+    }
+
+    pub(super) fn sweep(&self, now: Instant) -> Plan {
+        match self.office().as_mut() {
+            Some(office) => sweep(&mut office.deadlines, &mut office.guard, now, SWEEP_MOST),
+            None => Plan::default(),
+        }
+    }
+
+    pub(super) fn put_back(&self, id: &InstanceId, epoch: Epoch) {
+        if let Some(office) = self.office().as_mut() {
+            office.deadlines.put_back(id, epoch);
+        }
+    }
+
+    /// What the guard is doing; `None` when this process does not keep the leases now.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStatus> {
+        let now = self.clock.now();
+        self.office().as_ref().map(|office| GuardStatus {
+            cohorts: office.guard.status().collect(),
+            held: office
+                .deadlines
+                .suspects(now)
+                .filter(|lease| {
+                    lease.state(now) == LeaseState::Lapsed && office.guard.holds(lease.zone.as_ref())
+                })
+                .map(|lease| lease.id.clone())
+                .collect(),
+        })
+    }
+
+    /// Whether anything is held by the guard now.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.office().as_ref().is_some_and(|office| office.guard.is_holding())
+    }
+
+    /// Lets an operator release exactly this overdue registration; `None` when this process does not keep the leases.
+    #[must_use]
+    pub fn release(&self, id: &str, operator: &str) -> Option<Result<(), NotReleased>> {
+        let now = self.clock.now();
+        let mut office = self.office();
+        let deadlines = &mut office.as_mut()?.deadlines;
+        let Some(epoch) = deadlines.get(id).map(|lease| lease.epoch) else {
+            return Some(Err(NotReleased::NotRegistered));
+        };
+        let released =
+            deadlines.judge(id, epoch, Verdict::Released(format!("operator:{operator}").into()), now);
+        Some(if released { Ok(()) } else { Err(NotReleased::Live) })
+    }
+
+    /// Ignores an instance's renewals for a while; `None` when this process does not keep the leases.
+    #[must_use]
+    pub fn mute(&self, id: &str, time: Duration) -> Option<bool> {
+        let until = self.clock.now().plus(time);
+        self.office().as_mut().map(|office| office.deadlines.mute(id, until))
+    }
+
+    /// Overdue registrations of cohorts that hold, of which nothing is known but their silence.
+    #[must_use]
+    pub fn unproved(&self) -> Vec<(InstanceId, Epoch)> {
+        let now = self.clock.now();
+        let office = self.office();
+        let Some(office) = office.as_ref().filter(|office| office.guard.is_holding()) else {
+            return Vec::new();
+        };
+        let silent = office
+            .deadlines
+            .suspects(now)
+            .filter(|lease| lease.verdict.is_none() && office.guard.holds(lease.zone.as_ref()));
+        silent.map(|lease| (lease.id.clone(), lease.epoch)).collect()
+    }
+
+    /// The host of every endpoint of this registration refused a connection.
+    pub fn proved_dead(&self, id: &InstanceId, epoch: Epoch) {
+        let now = self.clock.now();
+        if let Some(office) = self.office().as_mut()
+            && office.deadlines.judge(id.as_str(), epoch, Verdict::ProvedDead, now)
+        {
+            tracing::info!(%id, %epoch, "suspect proved dead: its host refuses connections");
+        }
+    }
+}
