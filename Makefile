@@ -6,7 +6,7 @@ ARGS ?=
 ROLLCALL := $(or $(CARGO_TARGET_DIR),target)/debug/rollcall
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test regions regions-down
+.PHONY: help dev test regions regions-down chaos bench
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,3 +26,14 @@ regions: ## three regions as real processes on etcd and Kafka, until `make regio
 
 regions-down: ## ends them; ARGS=--wipe removes their data as well
 	@infra/regions.sh down $(ARGS)
+
+chaos: ## kills every process of three regions in turn, under traffic, and checks what is left; ARGS=SEED repeats a run
+	@infra/install.sh test
+	cargo build -p rollcall
+	cargo run -p rollcall-chaos -- kill-each $(ARGS)
+
+bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
+	@infra/install.sh test
+	cargo build --release -p rollcall -p rollcall-bench
+	@for figure in $(or $(ARGS),dev registrations visible); do \
+	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done
