@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
-use rollcall_model::Clock;
+use rollcall_model::{Clock, InstanceId};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service as _;
 
+use crate::admission::{AdmissionHandle, Standing};
 use crate::regions::Regions;
 use crate::registrar::Registrar;
 
@@ -24,6 +25,8 @@ use crate::registrar::Registrar;
 pub struct Api {
     /// The owners' use cases.
     pub registrar: Registrar,
+    /// The door before them.
+    pub admission: AdmissionHandle,
     /// What readers read.
     pub regions: Regions,
     /// Time.
@@ -38,6 +41,13 @@ pub struct Api {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Cancelled when the process stops: watches end then.
     pub stopping: CancellationToken,
+}
+
+impl Api {
+    /// Whether this cell knows an instance already. While its view was never loaded, nobody is known.
+    fn standing(&self, id: &InstanceId) -> Standing {
+        if self.registrar.current(id).is_some() { Standing::Known } else { Standing::New }
+    }
 }
 
 /// The HTTP face.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rollcall_model::{GuardLimits, Region, Zone};
+use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
 use serde::Deserialize;
 
 /// A cell's configuration.
@@ -27,9 +27,56 @@ pub struct CellConfig {
     /// When the expiry guard holds.
     #[serde(default)]
     pub guard: GuardConfig,
+    /// How many new registrations this process takes.
+    #[serde(default)]
+    pub admission: AdmissionConfig,
     /// Who may call.
     #[serde(default)]
     pub auth: Option<Auth>,
+}
+
+/// How many new registrations this process takes; renewals have a lane of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdmissionConfig {
+    /// New registrations a second, 1 or more; 1000: what one store takes beside everything else.
+    pub registrations_per_second: u32,
+    /// New registrations at once, 1 or more; 5000: a fleet of thousands starts without a refusal.
+    pub burst: u32,
+    /// How much of both one address may have; a tenth, so that one host that loops does not shut the others out.
+    pub address_share: AddressShare,
+}
+
+/// How much of the new registrations one address may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressShare {
+    /// A tenth of rate and burst.
+    Tenth,
+    /// All of it: where callers come through a proxy, or from one machine.
+    Whole,
+}
+
+impl Default for AdmissionConfig {
+    fn default() -> Self {
+        let Rate { per_second, burst } = AdmissionLimits::default().new;
+        Self { registrations_per_second: per_second, burst, address_share: AddressShare::Tenth }
+    }
+}
+
+impl AdmissionConfig {
+    /// What the model takes.
+    #[must_use]
+    pub fn limits(&self) -> AdmissionLimits {
+        AdmissionLimits {
+            new: Rate { per_second: self.registrations_per_second, burst: self.burst },
+            share: match self.address_share {
+                AddressShare::Tenth => rollcall_model::AddressShare::Tenth,
+                AddressShare::Whole => rollcall_model::AddressShare::Whole,
+            },
+            ..AdmissionLimits::default()
+        }
+    }
 }
 
 /// When the expiry guard holds.
@@ -165,6 +212,15 @@ impl CellConfig {
         }
         if !(0.0..=1.0).contains(&self.guard.fraction) {
             return Err(bad("guard.fraction", "it is a share from 0 to 1, as in 0.15".into()));
+        }
+        let admission = [
+            ("admission.registrations_per_second", self.admission.registrations_per_second),
+            ("admission.burst", self.admission.burst),
+        ];
+        for (key, number) in admission {
+            if number == 0 {
+                return Err(bad(key, "it is 1 or more: with 0 nobody new could ever register".into()));
+            }
         }
         let mut seen = vec![self.region.as_str()];
         for (at, view) in self.view.iter().enumerate() {

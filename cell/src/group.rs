@@ -48,8 +48,9 @@ pub struct Groups {
 
 /// Writes waiting for a group: a second of full groups. Above it the cell says "overloaded" at once.
 const QUEUE: usize = 4_096;
-/// Groups on their way at once: the store's round trip is filled, and order between groups does not matter.
-const IN_FLIGHT: usize = 4;
+/// Groups on their way at once: while the store works on one the next one fills. More would make each smaller, and a
+/// write in a group of 60 costs etcd a fifth less than in one of 33.
+const IN_FLIGHT: usize = 2;
 /// How long a group waits for company while others are on their way.
 const LINGER: std::time::Duration = std::time::Duration::from_millis(1);
 

@@ -3,6 +3,7 @@
 //! Promises: it alone accepts its region's registrations; reads need neither the store nor another region. Never
 //! here: Kafka, the client, the replicator; cell and replicator meet on the wire.
 
+pub mod admission;
 pub mod api;
 pub mod config;
 pub mod disk;

@@ -266,6 +266,8 @@ impl Registrar {
     /// # Errors
     /// Superseded, not registered, or the store's refusals.
     pub async fn deregister(&self, id: &InstanceId, epoch: Epoch) -> Result<(), Refusal> {
+        // A cell that never reached its store knows of nobody: it must not say "not registered".
+        self.founding()?;
         self.fenced(id, epoch).await?;
         let gone =
             Gone { id: id.clone(), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None };

@@ -12,6 +12,7 @@ use rollcall_runtime::tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::admission::AdmissionHandle;
 use crate::api::{self, Api};
 use crate::config::{CellConfig, Unusable};
 use crate::group::{self, Groups};
@@ -142,8 +143,10 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let registrar =
         Registrar { groups, view: own_view, keeper: keeper.clone(), founding, clock: clock.clone() };
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
+    let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
     let api = Api {
         registrar: registrar.clone(),
+        admission,
         regions: regions.clone(),
         clock,
         zone: config.zone.clone(),
@@ -153,7 +156,8 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         stopping: cancel.clone(),
     };
     let http_at = http.local_addr()?;
-    let both = api::both(api.clone());
+    // Admission asks where a caller is.
+    let both = api::both(api.clone()).into_make_service_with_connect_info::<SocketAddr>();
     let stopping = cancel.clone();
     tasks.spawn("http", async move {
         let served = axum::serve(http, both).with_graceful_shutdown(stopping.cancelled_owned()).await;
@@ -161,7 +165,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
             tracing::error!(%error, "http stopped");
         }
     });
-    let routes = api::grpc(api).into_axum_router();
+    let routes = api::grpc(api).into_axum_router().into_make_service_with_connect_info::<SocketAddr>();
     tasks.spawn("grpc", async move {
         let served = axum::serve(grpc, routes).with_graceful_shutdown(cancel.cancelled_owned()).await;
         if let Err(error) = served {

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a promise that is not kept ends the test")]
 
 mod api {
+    mod admitting;
     mod card;
     mod cell;
     mod events;
     mod grpc;
     mod lists;
     mod moody;
+    mod operating;
     mod outage;
     mod process;
     mod reading;

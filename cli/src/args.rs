@@ -6,6 +6,7 @@
 
 mod config;
 mod dev;
+mod operator;
 mod query;
 mod registration;
 
@@ -15,7 +16,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use config::{ConfigArgs, ConfigVerb, Role};
+#[cfg(test)]
+pub(crate) use dev::AGENTS_MAX;
 pub(crate) use dev::DevArgs;
+pub(crate) use operator::{EvictArgs, GuardArgs, GuardVerb, MuteArgs};
 pub(crate) use query::QueryArgs;
 pub(crate) use registration::RegistrationArgs;
 
@@ -128,6 +132,12 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
+    /// Shows whether the expiry guard holds, and what it holds
+    Guard(GuardArgs),
+    /// Removes a registration on an operator's word
+    Evict(EvictArgs),
+    /// Ignores an instance's heartbeats for a while: a drill
+    Mute(MuteArgs),
     /// Checks or prints settings
     Config {
         #[command(subcommand)]

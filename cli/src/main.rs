@@ -69,6 +69,9 @@ async fn verb(Args { url, output, verb }: Args, environment: &[(String, String)]
         Verb::Regions => verbs::regions::regions(url, output).await,
         Verb::Watch { query, since } => verbs::watch::watch(url, output, query, since).await,
         Verb::Removals { limit, id } => verbs::removals::removals(url, output, limit, id).await,
+        Verb::Guard(args) => verbs::guard::guard(url, output, args).await,
+        Verb::Evict(args) => verbs::evict::evict(url, output, args).await,
+        Verb::Mute(args) => verbs::mute::mute(url, output, args).await,
         Verb::Config { verb } => verbs::config::config(verb, output, environment),
         Verb::Completions { shell } => verbs::completions::completions(shell),
     };

@@ -4,6 +4,7 @@
 //! decision can be tested as a value. It never names a transport, a store or a log.
 #![deny(missing_docs)]
 
+pub mod admission;
 pub mod backoff;
 pub mod body;
 pub mod capability;
@@ -37,6 +38,7 @@ pub mod time;
 pub mod view;
 pub mod watch;
 
+pub use admission::{AddressShare, Admission, AdmissionLimits, NotAdmitted, Rate};
 pub use backoff::{Backoff, jittered};
 pub use capability::{Capability, CapabilityName, Skill};
 pub use card::Card;

@@ -4,6 +4,7 @@ mod agents;
 mod body;
 mod card;
 mod json;
+mod operator;
 mod parameters;
 mod problem;
 mod process;
@@ -47,6 +48,10 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/v1/agents/{namespace}/{name}/.well-known/agent-card.json", get(card::card))
         .route("/v1/regions", get(agents::regions))
         .route("/v1/removals", get(agents::removals))
+        .route("/v1/guard", get(operator::guard))
+        .route("/v1/guard/release", post(operator::release))
+        .route("/v1/admin/evict", post(operator::evict))
+        .route("/v1/admin/mute", post(operator::mute))
         .route("/v1/watch", get(watch::watch))
         .route("/livez", get(process::live))
         .route("/readyz", get(process::ready))
@@ -75,6 +80,7 @@ async fn root(State(api): State<Shared>, parameters: Parameters) -> Answer {
          Which regions:     curl $URL/v1/regions\n\
          What happens:      curl -N $URL/v1/watch\n\
          Who went and why:  curl $URL/v1/removals\n\
+         What is held:      curl $URL/v1/guard\n\
          Register:          curl -X POST $URL/v1/registrations -H 'content-type: application/json' \\\n\
          \x20                    -d '{{\"id\": \"demo/hello\", \"endpoints\": [{{\"url\": \"http://127.0.0.1:8080/\"}}]}}'\n\
          Keep it alive:     curl -X PUT $URL/v1/registrations/<id>/lease -H 'if-match: \"<epoch>\"'\n",

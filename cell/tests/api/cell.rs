@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::{Client, Method};
-use rollcall_cell::config::{CellConfig, Listen, StoreConfig, StoreKind, ViewConfig};
+use rollcall_cell::config::{AdmissionConfig, CellConfig, Listen, StoreConfig, StoreKind, ViewConfig};
 use rollcall_cell::store::Store;
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::{Running, Start, run};
@@ -48,8 +48,24 @@ impl Cell {
         cell
     }
 
+    /// The same with an admission of its own.
+    pub(super) async fn admitting(admission: AdmissionConfig) -> Self {
+        let cell = Self::configured("us", &[], Embedded::memory().unwrap(), admission).await;
+        cell.keeps().await;
+        cell
+    }
+
     /// A cell over this store that follows these regions, each from its source.
     pub(super) async fn with<S: Store>(region: &str, views: &[(&str, &str)], store: S) -> Self {
+        Self::configured(region, views, store, AdmissionConfig::default()).await
+    }
+
+    async fn configured<S: Store>(
+        region: &str,
+        views: &[(&str, &str)],
+        store: S,
+        admission: AdmissionConfig,
+    ) -> Self {
         let tasks = Tasks::new();
         let config = CellConfig {
             region: region.into(),
@@ -65,6 +81,7 @@ impl Cell {
                 })
                 .collect(),
             guard: rollcall_cell::config::GuardConfig::default(),
+            admission,
             auth: None,
         };
         let start = Start {

@@ -6,7 +6,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use rollcall_cell::config::{CellConfig, Listen, StoreConfig, StoreKind, ViewConfig};
+use rollcall_cell::config::{
+    AddressShare, AdmissionConfig, CellConfig, Listen, StoreConfig, StoreKind, ViewConfig,
+};
 use rollcall_cell::keeper::KeeperHandle;
 use rollcall_cell::regions::Regions;
 use rollcall_cell::store::embedded::Embedded;
@@ -151,6 +153,7 @@ async fn cell(
         store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
         view: others.iter().map(view).collect(),
         guard: rollcall_cell::config::GuardConfig::default(),
+        admission: admission(),
         auth: None,
     };
     let start = rollcall_cell::Start {
@@ -163,6 +166,11 @@ async fn cell(
         keep_on_disk,
     };
     Box::pin(rollcall_cell::run(store, start)).await.map_err(|error| error.to_string())
+}
+
+/// The defaults without the share of an address: all callers are on this machine and would have one tenth together.
+fn admission() -> AdmissionConfig {
+    AdmissionConfig { address_share: AddressShare::Whole, ..AdmissionConfig::default() }
 }
 
 async fn replicator(
@@ -202,4 +210,21 @@ async fn replicator(
     };
     let started = Box::pin(rollcall_replicator::run(|_| Ok(log.clone()), start)).await;
     started.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use rollcall_model::{Admission, Instant};
+
+    use super::*;
+    use crate::args::AGENTS_MAX;
+
+    #[test]
+    fn the_largest_fleet_registers_in_one_region_at_once_without_a_refusal() {
+        let mut door = Admission::new(admission().limits(), Instant::default());
+        let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!((0..AGENTS_MAX).all(|_| door.register(here, Instant::default()).is_ok()));
+    }
 }

@@ -4,6 +4,7 @@
 
 mod cell;
 mod dev;
+mod operator;
 mod process;
 mod run;
 mod verbs;

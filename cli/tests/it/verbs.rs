@@ -91,6 +91,10 @@ fn no_connection_ends_with_5_and_a_sentence() {
         &["watch"],
         &["agents"],
         &["renew", "a/b/c", "--epoch", "1"],
+        &["guard"],
+        &["guard", "release", "a/b/c"],
+        &["evict", "a/b/c", "--reason", "x"],
+        &["mute", "a/b/c", "--seconds", "1"],
         &["register", "--id", "a/b", "--endpoint", "http://h:1/"],
     ] {
         let json = say(&url, &[line, &["-o", "json"]].concat());

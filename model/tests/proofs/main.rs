@@ -7,6 +7,7 @@
     reason = "what is missing here fails the test that needs it"
 )]
 
+mod admission;
 mod backoff;
 mod body;
 mod cursor;

@@ -13,6 +13,7 @@ use rollcall_proto::v1::{self, DeregisterRequest, DeregisterResponse, RegisterRe
 use rollcall_proto::v1::{RenewRequest, RenewResponse, UpdateRequest, UpdateResponse};
 use tonic::{Request, Response, Status};
 
+use crate::admission;
 use crate::api::Api;
 use crate::api::grpc::{invalid, known, refused, retry_after};
 use crate::random;
@@ -30,8 +31,10 @@ impl Registrar for Door {
         &self,
         request: Request<RegisterRequest>,
     ) -> Result<Response<RegisterResponse>, Status> {
-        let wire = request.into_inner();
-        let declared = declared(wire).map_err(|refusal| refused(&refusal))?;
+        let address = admission::address(request.extensions());
+        let declared = declared(request.into_inner()).map_err(|refusal| refused(&refusal))?;
+        let standing = self.api.standing(&declared.id);
+        self.api.admission.register(standing, address).map_err(|refusal| refused(&refusal))?;
         let registered = self.api.registrar.register(declared).await.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(RegisterResponse {
             id: registered.registration.declared.id.as_str().to_owned(),
@@ -46,6 +49,7 @@ impl Registrar for Door {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let items = items(request.into_inner()).map_err(|refusal| refused(&refusal))?;
+        self.api.admission.renew(items.len()).map_err(|refusal| refused(&refusal))?;
         // All at once, a thousand at most: an item may wait for the replica, and the others need not wait for it.
         let renewals = items.iter().map(|(id, epoch, report)| self.api.registrar.renew(id, *epoch, *report));
         let outcomes = join_all(renewals).await;

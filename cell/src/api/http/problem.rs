@@ -73,10 +73,11 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Whole seconds, at least one, spread from the wait asked for up to three times that: those who were refused together
+/// Whole seconds, never less than the wait and at least one, spread from the wait asked for up to three times that: those who were refused together
 /// must not come back together.
 fn retry_seconds(wait: Duration, chance: f64) -> u64 {
-    wait.mul_f64(1.0 + 2.0 * chance).as_secs().max(1)
+    let spread = wait.mul_f64(1.0 + 2.0 * chance);
+    (spread.as_secs() + u64::from(spread.subsec_nanos() > 0)).max(1)
 }
 
 #[cfg(test)]
@@ -139,6 +140,7 @@ mod tests {
     fn waits_are_whole_seconds_and_spread() {
         assert_eq!(retry_seconds(Duration::from_millis(1), 0.0), 1);
         assert_eq!(retry_seconds(Duration::from_secs(2), 0.0), 2);
-        assert_eq!(retry_seconds(Duration::from_secs(2), 0.99), 5);
+        assert_eq!(retry_seconds(Duration::from_secs(2), 0.99), 6);
+        assert_eq!(retry_seconds(Duration::from_millis(1_200), 0.0), 2);
     }
 }

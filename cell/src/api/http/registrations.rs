@@ -9,6 +9,7 @@ use rollcall_model::body::parse_registration;
 use rollcall_model::{Code, Declared, LeaseState};
 use serde::Serialize;
 
+use crate::admission;
 use crate::api::http::json::{self, PositionJson, Shown};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::problem::Current;
@@ -47,9 +48,12 @@ impl From<LeaseTimes> for Lease {
 
 pub(super) async fn register(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
     parameters.close()?;
+    let address = admission::address(request.extensions());
     let body = body::read(request, &[body::JSON]).await?;
     let declaration = parse_registration(&body).map_err(Refusal::invalid)?;
     let declared = Declared::check(declaration, random::id).map_err(Refusal::invalid)?;
+    // Only what could be done is counted: a malformed body takes nobody's place.
+    api.admission.register(api.standing(&declared.id), address)?;
     let registered = api.registrar.register(declared).await?;
     let epoch = registered.registration.epoch;
     let shown = Registered {
@@ -77,6 +81,7 @@ pub(super) async fn renew(
     parameters.close()?;
     let epoch = subject::epoch(&headers)?;
     let report = report::renewal(&body::read_if_any(request, &[body::JSON]).await?)?;
+    api.admission.renew(1)?;
     let times = api.registrar.renew(&id, epoch, report).await?;
     json::answer(StatusCode::OK, &Lease::from(times))
 }
@@ -130,6 +135,7 @@ struct ItemResult<'a> {
 pub(super) async fn renew_all(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
     parameters.close()?;
     let items = report::renewals(&body::read(request, &[body::JSON]).await?)?;
+    api.admission.renew(items.len())?;
     // All at once, a thousand at most: an item may wait for the replica, and the others need not wait for it.
     let outcomes =
         join_all(items.iter().map(|item| api.registrar.renew(&item.id, item.epoch, item.report))).await;

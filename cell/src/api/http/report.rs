@@ -168,7 +168,8 @@ fn word(text: Option<&str>, here: &str, found: &mut Vec<Invalid>) -> Option<Life
     lifecycle
 }
 
-fn done<T>(read: T, found: Vec<Invalid>) -> Result<T, Refusal> {
+/// What was read, unless something was found wrong.
+pub(super) fn done<T>(read: T, found: Vec<Invalid>) -> Result<T, Refusal> {
     if found.is_empty() { Ok(read) } else { Err(Refusal::invalid(found)) }
 }
 

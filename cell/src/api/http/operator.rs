@@ -1,0 +1,309 @@
+//! Operators: the guard, its release, evict and mute.
+//!
+//! Promises: what an operator asks is done or refused as a whole, id by id told; times are shown by the wall clock and
+//! decided by the monotonic one. Never here: who may do so; there is no auth yet, and everybody is `anonymous`.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use rollcall_model::body::{Members, parse_json};
+use rollcall_model::guard::CohortStatus;
+use rollcall_model::{Clock, Code, InstanceId, Instant, Invalid, Phase, Timestamp, limits};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::http::parameters::Parameters;
+use crate::api::http::{Answer, Shared, body, json, report};
+use crate::refusal::Refusal;
+
+/// Whoever acts, until callers prove who they are.
+const OPERATOR: &str = "anonymous";
+/// Longest drill: one that was forgotten is over the next day.
+const MUTE_SECONDS_MAX: u64 = 86_400;
+/// Most ids of one release: as many as renewals in one batch, judged under the same lock.
+const RELEASES_MAX: usize = limits::RENEWALS_MAX;
+
+#[derive(Serialize)]
+struct Guard<'a> {
+    state: &'static str,
+    cohorts: Vec<CohortJson>,
+    held: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct CohortJson {
+    cohort: String,
+    registered: u64,
+    suspects: u64,
+    limit: u64,
+    since: Option<String>,
+    settling_until: Option<String>,
+}
+
+pub(super) async fn guard(State(api): State<Shared>, parameters: Parameters) -> Answer {
+    parameters.close()?;
+    let status = api.registrar.guard()?;
+    let is_calm = status.cohorts.iter().all(|cohort| cohort.phase == Phase::Calm);
+    let shown = Guard {
+        state: if is_calm { "calm" } else { "holding" },
+        cohorts: status.cohorts.iter().map(|cohort| cohort_json(cohort, &api.clock)).collect(),
+        held: status.held.iter().map(InstanceId::as_str).collect(),
+    };
+    json::answer(StatusCode::OK, &shown)
+}
+
+fn cohort_json(status: &CohortStatus, clock: &Clock) -> CohortJson {
+    let (since, until) = match status.phase {
+        Phase::Calm => (None, None),
+        Phase::Holding { since } => (Some(since), None),
+        Phase::Settling { since, until } => (Some(since), Some(until)),
+    };
+    let (now, wall) = (clock.now(), clock.wall());
+    let time = |at| json::time(wall_at(at, now, wall));
+    CohortJson {
+        cohort: status.cohort.to_string(),
+        registered: status.census.registered,
+        suspects: status.census.suspects,
+        limit: status.limit,
+        since: since.map(time),
+        settling_until: until.map(time),
+    }
+}
+
+/// A monotonic instant for people, from what both clocks say now.
+fn wall_at(at: Instant, now: Instant, wall: Timestamp) -> Timestamp {
+    let ms = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+    Timestamp(wall.0.saturating_sub(ms(now.since(at))).saturating_add(ms(at.since(now))))
+}
+
+#[derive(Serialize)]
+struct Released {
+    released: Vec<String>,
+    refused: Vec<NotReleased>,
+}
+
+#[derive(Serialize)]
+struct NotReleased {
+    id: String,
+    why: &'static str,
+}
+
+pub(super) async fn release(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
+    parameters.close()?;
+    let ids = released_ids(&body::read(request, &[body::JSON]).await?)?;
+    let outcome = api.registrar.release(&ids, OPERATOR)?;
+    let refused = outcome.refused.into_iter().map(|(id, why)| NotReleased { id, why }).collect();
+    json::answer(StatusCode::OK, &Released { released: outcome.released, refused })
+}
+
+#[derive(Serialize)]
+struct Evicted<'a> {
+    id: &'a str,
+    region: &'a str,
+    reason: &'a str,
+    actor: String,
+}
+
+pub(super) async fn evict(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
+    parameters.close()?;
+    let (id, reason) = eviction(&body::read(request, &[body::JSON]).await?)?;
+    if !api.regions.can_serve() {
+        // Without a state nobody can say who is registered.
+        return Err(Refusal::new(Code::StoreUnavailable, "this cell has not loaded its region's state yet"));
+    }
+    api.registrar.evict(&id, &reason, OPERATOR).await?;
+    let region = api.regions.own().as_str();
+    let shown = Evicted { id: id.as_str(), region, reason: &reason, actor: format!("operator:{OPERATOR}") };
+    json::answer(StatusCode::OK, &shown)
+}
+
+#[derive(Serialize)]
+struct Muted<'a> {
+    id: &'a str,
+    region: &'a str,
+    seconds: u64,
+    muted_until: String,
+}
+
+pub(super) async fn mute(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
+    parameters.close()?;
+    let (id, seconds) = muting(&body::read(request, &[body::JSON]).await?)?;
+    let time = Duration::from_secs(seconds);
+    api.registrar.mute(&id, time, OPERATOR)?;
+    let until = wall_at(api.clock.now().plus(time), api.clock.now(), api.clock.wall());
+    let region = api.regions.own().as_str();
+    let shown = Muted { id: id.as_str(), region, seconds, muted_until: json::time(until) };
+    json::answer(StatusCode::OK, &shown)
+}
+
+/// Reads the body of a release. One malformed id refuses it whole.
+fn released_ids(body: &[u8]) -> Result<Vec<String>, Refusal> {
+    let value = parse_json(body).map_err(Refusal::invalid)?;
+    let mut found = Vec::new();
+    let mut ids = Vec::new();
+    if let Some(mut members) = Members::open(&value, "", &mut found) {
+        ids = members.texts("ids");
+        members.close();
+        if value.get("ids").is_none_or(Value::is_null) {
+            found.push(Invalid::new(Code::InvalidBody, "/ids", "it is required"));
+        }
+        if value.get("ids").and_then(Value::as_array).is_some_and(|list| list.len() > RELEASES_MAX) {
+            found.push(Invalid::new(Code::InvalidBody, "/ids", "there are more than 1,000 of them"));
+        }
+    }
+    // A text of the wrong type moves those behind it, so places are named only when all are texts.
+    if found.is_empty() {
+        for (at, id) in ids.iter().enumerate() {
+            found.extend(parse_id(id, &format!("/ids/{at}")).err());
+        }
+    }
+    report::done(ids, found)
+}
+
+/// Reads the body of an eviction.
+fn eviction(body: &[u8]) -> Result<(InstanceId, String), Refusal> {
+    let value = parse_json(body).map_err(Refusal::invalid)?;
+    let mut found = Vec::new();
+    let (mut id, mut reason) = (None, String::new());
+    if let Some(mut members) = Members::open(&value, "", &mut found) {
+        id = Some(members.required_text("id"));
+        reason = members.required_text("reason");
+        members.close();
+        if reason.chars().count() > limits::DESCRIPTION_CHARS_MAX {
+            found.push(Invalid::new(Code::InvalidBody, "/reason", "it has more than 1,024 characters"));
+        } else if reason.trim().is_empty() && !names(&found, "/reason") {
+            let detail = "it is empty: the audit line says why an instance was evicted";
+            found.push(Invalid::new(Code::InvalidBody, "/reason", detail));
+        }
+    }
+    about(id, reason, found)
+}
+
+/// Reads the body of a mute.
+fn muting(body: &[u8]) -> Result<(InstanceId, u64), Refusal> {
+    let value = parse_json(body).map_err(Refusal::invalid)?;
+    let mut found = Vec::new();
+    let (mut id, mut seconds) = (None, 0);
+    if let Some(mut members) = Members::open(&value, "", &mut found) {
+        id = Some(members.required_text("id"));
+        let given = members.number("seconds");
+        members.close();
+        seconds = given.unwrap_or_default();
+        if given.is_none() && !names(&found, "/seconds") {
+            found.push(Invalid::new(Code::InvalidBody, "/seconds", "it is required"));
+        }
+        if seconds > MUTE_SECONDS_MAX {
+            let detail = "it is at most 86400, a day; 0 ends a mute";
+            found.push(Invalid::new(Code::InvalidBody, "/seconds", detail));
+        }
+    }
+    about(id, seconds, found)
+}
+
+/// The instance that a body names, with what else it says.
+fn about<T>(id: Option<String>, said: T, mut found: Vec<Invalid>) -> Result<(InstanceId, T), Refusal> {
+    let here = "/id";
+    let parsed = id.filter(|_| !names(&found, here)).map(|id| parse_id(&id, here));
+    match parsed {
+        Some(Ok(id)) => report::done((id, said), found),
+        Some(Err(finding)) => {
+            found.insert(0, finding);
+            Err(Refusal::invalid(found))
+        }
+        None => Err(Refusal::invalid(found)),
+    }
+}
+
+fn names(found: &[Invalid], pointer: &str) -> bool {
+    found.iter().any(|finding| finding.pointer == pointer)
+}
+
+fn parse_id(text: &str, here: &str) -> Result<InstanceId, Invalid> {
+    InstanceId::parse(text).map_err(|finding| Invalid::new(Code::InvalidId, here, finding.detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rollcall_model::guard::{Census, Cohort};
+    use serde_json::json;
+
+    fn faults<T: std::fmt::Debug>(read: Result<T, Refusal>) -> Vec<(Code, String)> {
+        read.unwrap_err().findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+    }
+
+    #[test]
+    fn every_fault_of_an_operators_body_has_its_place() {
+        assert_eq!(released_ids(br#"{"ids":["a/b/c"]}"#).unwrap(), ["a/b/c"]);
+        for (body, code, pointer) in [
+            ("", Code::InvalidJson, ""),
+            ("[]", Code::InvalidBody, ""),
+            ("{}", Code::InvalidBody, "/ids"),
+            (r#"{"ids":null}"#, Code::InvalidBody, "/ids"),
+            (r#"{"ids":"a/b/c"}"#, Code::InvalidBody, "/ids"),
+            (r#"{"ids":[7]}"#, Code::InvalidBody, "/ids/0"),
+            (r#"{"ids":["a/b/c","a/b"]}"#, Code::InvalidId, "/ids/1"),
+            (r#"{"ids":[],"all":true}"#, Code::UnknownMember, "/all"),
+        ] {
+            assert_eq!(faults(released_ids(body.as_bytes())), [(code, pointer.to_owned())], "{body}");
+        }
+        let many = json!({"ids": vec!["a/b/c"; 1_001]}).to_string();
+        assert_eq!(faults(released_ids(many.as_bytes())), [(Code::InvalidBody, "/ids".to_owned())]);
+    }
+
+    #[test]
+    fn every_fault_of_an_eviction_has_its_place() {
+        let (id, reason) = eviction(br#"{"id":"a/b/c","reason":"a drill"}"#).unwrap();
+        assert_eq!((id.as_str(), reason.as_str()), ("a/b/c", "a drill"));
+        for (body, code, pointer) in [
+            (r#"{"id":"a/b/c"}"#, Code::InvalidBody, "/reason"),
+            (r#"{"id":"a/b/c","reason":" "}"#, Code::InvalidBody, "/reason"),
+            (r#"{"id":"a/b/c","reason":7}"#, Code::InvalidBody, "/reason"),
+            (r#"{"reason":"x"}"#, Code::InvalidBody, "/id"),
+            (r#"{"id":"a/b","reason":"x"}"#, Code::InvalidId, "/id"),
+            (r#"{"id":"a/b/c","reason":"x","epoch":"7"}"#, Code::UnknownMember, "/epoch"),
+        ] {
+            assert_eq!(faults(eviction(body.as_bytes())), [(code, pointer.to_owned())], "{body}");
+        }
+        let long = json!({"id": "a/b/c", "reason": "x".repeat(1_025)}).to_string();
+        assert_eq!(faults(eviction(long.as_bytes())), [(Code::InvalidBody, "/reason".to_owned())]);
+    }
+
+    #[test]
+    fn every_fault_of_a_mute_has_its_place() {
+        assert_eq!(muting(br#"{"id":"a/b/c","seconds":0}"#).unwrap().1, 0);
+        for (body, code, pointer) in [
+            (r#"{"id":"a/b/c"}"#, Code::InvalidBody, "/seconds"),
+            (r#"{"id":"a/b/c","seconds":"7"}"#, Code::InvalidBody, "/seconds"),
+            (r#"{"id":"a/b/c","seconds":-1}"#, Code::InvalidBody, "/seconds"),
+            (r#"{"id":"a/b/c","seconds":1.5}"#, Code::InvalidBody, "/seconds"),
+            (r#"{"id":"a/b/c","seconds":86401}"#, Code::InvalidBody, "/seconds"),
+            (r#"{"seconds":1}"#, Code::InvalidBody, "/id"),
+            (r#"{"id":"A/b/c","seconds":1}"#, Code::InvalidId, "/id"),
+            (r#"{"id":"a/b/c","seconds":1,"x":1}"#, Code::UnknownMember, "/x"),
+        ] {
+            assert_eq!(faults(muting(body.as_bytes())), [(code, pointer.to_owned())], "{body}");
+        }
+    }
+
+    #[test]
+    fn instants_before_and_after_now_are_shown_by_the_wall_clock() {
+        let clock = Clock::new(|| Duration::from_secs(100), || 1_790_000_000_000);
+        let at = |seconds| Instant(Duration::from_secs(seconds));
+        let status = |phase| CohortStatus {
+            cohort: Cohort::Zone(rollcall_model::Zone::parse("a").unwrap()),
+            phase,
+            census: Census { registered: 8, suspects: 4, period: Duration::from_secs(18) },
+            limit: 1,
+        };
+        let shown = |phase| serde_json::to_value(cohort_json(&status(phase), &clock)).unwrap();
+        let expected = json!({
+            "cohort": "zone:a", "registered": 8, "suspects": 4, "limit": 1,
+            "since": "2026-09-21T14:13:10.000Z", "settling_until": "2026-09-21T14:13:38.000Z",
+        });
+        assert_eq!(shown(Phase::Settling { since: at(90), until: at(118) }), expected);
+        assert_eq!(shown(Phase::Holding { since: at(90) })["settling_until"], Value::Null);
+        assert_eq!(shown(Phase::Calm)["since"], Value::Null);
+    }
+}
