@@ -25,6 +25,12 @@ impl Regions {
     /// tried.
     #[must_use]
     pub fn up(only: Option<&str>) -> Self {
+        Self::up_with(only, &[])
+    }
+
+    /// The same with settings from the environment, `ROLLCALL_SECTION__KEY`.
+    #[must_use]
+    pub fn up_with(only: Option<&str>, settings: &[(&str, &str)]) -> Self {
         let mut last = String::new();
         for _ in 0..3 {
             let folder =
@@ -41,7 +47,7 @@ impl Regions {
             if let Some(only) = only {
                 arguments.extend(["--only", only]);
             }
-            match script(&arguments) {
+            match script_with(&arguments, settings) {
                 Ok(_) => return Self { run_dir, base_port: base, _folder: Some(folder) },
                 Err(error) => last = error,
             }
@@ -132,8 +138,13 @@ fn path(path: &Path) -> &str {
 }
 
 fn script(arguments: &[&str]) -> Result<String, String> {
+    script_with(arguments, &[])
+}
+
+fn script_with(arguments: &[&str], settings: &[(&str, &str)]) -> Result<String, String> {
     let output = Command::new(paths::repository().join("infra/regions.sh"))
         .args(arguments)
+        .envs(settings.iter().copied())
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("infra/regions.sh: {error}"))?;
