@@ -185,6 +185,12 @@ impl CellConfig {
             Zone::parse(zone).map_err(|finding| bad("zone", finding.detail))?;
         }
         for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
+            if !is_address(address) {
+                return Err(bad(
+                    key,
+                    format!("{address:?} is no address to listen on: host:port, as in 127.0.0.1:7400"),
+                ));
+            }
             let is_loopback = match address.parse::<SocketAddr>() {
                 Ok(address) => address.ip().is_loopback(),
                 Err(_) => address.starts_with("localhost:"),
@@ -239,4 +245,10 @@ impl CellConfig {
         }
         Ok(())
     }
+}
+
+/// `host:port`, with a port that there can be.
+fn is_address(address: &str) -> bool {
+    let host_and_port = address.rsplit_once(':');
+    host_and_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }

@@ -135,7 +135,7 @@ impl Registrar {
                     return Ok(Registered { registration, position, lease: self.times(length) });
                 }
                 Outcome::Lost(entry) => seen = entry.map_or(Revision(0), |entry| entry.mod_revision),
-                Outcome::OtherHistory => self.other_history(&founding).await,
+                Outcome::OtherHistory => self.other_history(&founding).await?,
             }
         }
         Err(Refusal::new(Code::Conflict, format!("others registered {id} at the same time; try again")))
@@ -255,7 +255,7 @@ impl Registrar {
                 }
                 // Another word of the owner was faster: wait until it is known here, and decide anew.
                 Outcome::Lost(Some(_)) => self.moved_on(current.revision).await,
-                Outcome::OtherHistory => self.other_history(&founding).await,
+                Outcome::OtherHistory => self.other_history(&founding).await?,
             }
         }
         Err(Refusal::new(Code::Conflict, format!("other updates of {id} were faster; try again")))
@@ -283,7 +283,7 @@ impl Registrar {
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
                 Outcome::Lost(Some(entry)) => return Err(lost_to(id, &entry)),
                 Outcome::OtherHistory => {
-                    self.other_history(&founding).await;
+                    self.other_history(&founding).await?;
                     // What was decided in the other history is decided anew.
                     self.fenced(id, epoch).await?;
                 }
@@ -359,10 +359,19 @@ impl Registrar {
         let _ = tokio::time::timeout(limits::AHEAD_WAIT, newer).await;
     }
 
-    async fn other_history(&self, was: &Founding) {
+    /// Waits until the replica knows the history that the store holds by now.
+    ///
+    /// # Errors
+    /// It does not learn of it in time: the store's incarnation cannot be read, say.
+    async fn other_history(&self, was: &Founding) -> Result<(), Refusal> {
         let mut founding = self.founding.clone();
         let other = founding.wait_for(|now| now.as_deref() != Some(was));
-        let _ = tokio::time::timeout(limits::AHEAD_WAIT, other).await;
+        match tokio::time::timeout(limits::AHEAD_WAIT, other).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Refusal::store(&StoreError::Unavailable(
+                "it holds another history than this cell knows".into(),
+            ))),
+        }
     }
 
     fn times(&self, length: Duration) -> LeaseTimes {

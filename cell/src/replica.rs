@@ -127,9 +127,10 @@ impl<S: Store> Replica<S> {
             founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
             return Ok(Ended::Refounded);
         }
-        if !same && known > founding.incarnation.ordinal() {
-            // An older history came back (a backup): its epochs must not be handed out again (I03).
-            tracing::error!(region = %self.view.region(), "the store went back to an older history; founding a new incarnation");
+        if !same && known >= founding.incarnation.ordinal() {
+            // An older history came back (a backup), or a stranger's with the same ordinal (F52): epochs that were
+            // given out must not be given out again (I03).
+            tracing::error!(region = %self.view.region(), found = %founding.incarnation, known, "the store holds a history that does not come after ours; founding a new incarnation");
             founding::found(&*self.store, founding.revision, known + 1, &random::id()).await?;
             return Ok(Ended::Refounded);
         }
@@ -157,15 +158,17 @@ impl<S: Store> Replica<S> {
 
     /// The beat at the last applied position is what it was, and the head has not gone back.
     ///
-    /// Before a reload the beat need not be readable (it may be compacted away): nobody is served deltas across a
-    /// reload, so the head alone is asked.
+    /// Before a reload that beat need not be readable (it may be compacted away), and nobody is served deltas across a
+    /// reload. The beat at the head tells enough: within one history it is never older than one that was seen.
     async fn same_lineage(&self, head: Revision, reload: Option<&str>) -> Result<bool, StoreError> {
         let Some(position) = self.view.position() else { return Ok(true) };
         if head < position.revision {
             return Ok(false);
         }
         if reload.is_some() {
-            return Ok(true);
+            let (now, _) = self.store.get(keys::BEAT, None).await?;
+            let last = now.map_or(Revision(0), |entry| entry.mod_revision);
+            return Ok(self.beat.as_ref().is_none_or(|(_, seen)| last >= *seen));
         }
         match self.store.get(keys::BEAT, Some(position.revision)).await {
             Ok((entry, _)) => {
@@ -253,7 +256,7 @@ impl<S: Store> Replica<S> {
             let (Some(state), Some(changed)) = (self.view.state(), self.view.changed().cloned()) else {
                 return Some(Ended::Reload("started"));
             };
-            let meaning = translate(incarnation, state, revision);
+            let meaning = translate(incarnation, state, revision, self.clock.wall());
             if meaning.refounded {
                 ended = Some(Ended::Refounded);
                 break;

@@ -24,18 +24,25 @@ pub struct Meaning {
     pub foreign: Vec<String>,
 }
 
-/// Reads one revision. `state` is the state before it.
+/// Reads one revision. `state` is the state before it, `wall` the time to tell for what came without one.
 #[must_use]
-pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened) -> Meaning {
+pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, wall: Timestamp) -> Meaning {
     let mut meaning = Meaning::default();
-    let reasons = reasons(happened);
+    let reasons = reasons(happened, wall);
     // Registrations first, their owners' statements second: a statement of the same revision is about the new one.
     for effect in &happened.effects {
         match effect {
             Effect::Put(entry) => match keys::parse(&entry.key) {
                 Key::Registration(id) => match registration(&id, entry) {
                     Some(put) => meaning.changes.push(Change::Put(Arc::new(put))),
-                    None => meaning.foreign.push(entry.key.clone()),
+                    None => {
+                        meaning.foreign.push(entry.key.clone());
+                        // Overwritten by hand: the registration that stood there is gone (F54).
+                        if let Some(was) = state.get(id.as_str()) {
+                            let removal = removal(&id, was.epoch, &reasons, happened.revision);
+                            meaning.changes.push(Change::Remove(Arc::new(removal)));
+                        }
+                    }
                 },
                 Key::Beat => match decode_beat(&entry.value) {
                     Ok(beat) => meaning.beat = Some((beat, entry.mod_revision)),
@@ -127,12 +134,12 @@ fn current(state: &State, changes: &[Change], id: &InstanceId) -> Option<Arc<Reg
     }
 }
 
-fn reasons(happened: &Happened) -> (Vec<Gone>, Timestamp) {
+fn reasons(happened: &Happened, wall: Timestamp) -> (Vec<Gone>, Timestamp) {
     let value = happened.effects.iter().find_map(|effect| match effect {
         Effect::Put(entry) if entry.key == keys::REMOVAL => Some(&entry.value),
         Effect::Put(_) | Effect::Removed(_) => None,
     });
-    value.and_then(|value| decode_removal(value).ok()).unwrap_or_default()
+    value.and_then(|value| decode_removal(value).ok()).unwrap_or((Vec::new(), wall))
 }
 
 /// A key that vanishes without a reason was removed by hand: an operator did it at the store.

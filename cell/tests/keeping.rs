@@ -9,6 +9,7 @@ use std::time::Duration;
 use rollcall_cell::config::CellConfig;
 use rollcall_cell::registrar::{Registrar, Report, Update};
 use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::{Group, Op, Store as _};
 use rollcall_cell::{Running, Start, run};
 use rollcall_model::declaration::RawEndpoint;
 use rollcall_model::{Clock, Code, Declaration, Declared, InstanceId, Lifecycle, RemovalReason};
@@ -398,5 +399,54 @@ async fn a_muted_instance_is_answered_and_lapses_all_the_same() {
     }
     cell.pass(Duration::from_secs(4));
     cell.until("it lapses", |cell| !cell.has("a/b/1")).await;
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn f54_a_record_overwritten_by_hand_is_gone_and_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::start(store.clone(), folder.path()).await;
+    cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let junk = Group { also: vec![Op::Put("reg/a/b/1".into(), "junk".into())], ..Group::default() };
+    store.commit(junk).await.unwrap();
+    cell.until("the ghost is gone", |cell| !cell.has("a/b/1")).await;
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap();
+    assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Evicted, "operator:store"));
+    assert!(removal.at.0 > 0, "it stands among the newest removals");
+    cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn f52_another_history_with_our_ordinal_is_left_for_a_new_incarnation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, other) = (folder.path().join("cell"), folder.path().join("other"));
+    let cell = Cell::start(Embedded::memory().unwrap(), &data).await;
+    let known = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    // A stranger founds another store for the same region; our cell is then pointed at it.
+    let store = Embedded::memory().unwrap();
+    Cell::start(store.clone(), &other).await.stop().await;
+    let cell = Cell::start(store, &data).await;
+    cell.until("a new incarnation", |cell| {
+        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == 2)
+    })
+    .await;
+    let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > known.registration.epoch, "I03");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_registration_whose_history_cannot_be_read_is_refused_as_unavailable() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::start(store.clone(), folder.path()).await;
+    let junk = Group { also: vec![Op::Put("meta/incarnation".into(), "junk".into())], ..Group::default() };
+    store.commit(junk).await.unwrap();
+    let refused = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap_err();
+    assert_eq!(refused.code, Code::StoreUnavailable);
     cell.stop().await;
 }

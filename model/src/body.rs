@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -144,10 +146,66 @@ impl<'v, 'f> Members<'v, 'f> {
 /// Reads JSON bytes.
 ///
 /// # Errors
-/// `invalid_json` with line and column.
+/// `invalid_json` with line and column; also for a member that stands twice, because whoever reads the other one of the
+/// two would judge another body than we do.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, Vec<Invalid>> {
-    serde_json::from_slice(bytes)
+    serde_json::from_slice::<Unique>(bytes)
+        .map(|unique| unique.0)
         .map_err(|error| vec![Invalid::new(Code::InvalidJson, "", format!("the body is not JSON: {error}"))])
+}
+
+/// A JSON value in which no object has a member twice.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Unique;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("any JSON value")
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Unique, E> {
+                Ok(Unique(value.into()))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Unique, E> {
+                Ok(Unique(value.into()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Unique, E> {
+                Ok(Unique(value.into()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Unique, E> {
+                Ok(Unique(value.into()))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Unique, E> {
+                Ok(Unique(value.into()))
+            }
+            fn visit_unit<E>(self) -> Result<Unique, E> {
+                Ok(Unique(Value::Null))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Unique, A::Error> {
+                let mut list = Vec::new();
+                while let Some(Unique(value)) = seq.next_element()? {
+                    list.push(value);
+                }
+                Ok(Unique(Value::Array(list)))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
+                let mut object = serde_json::Map::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    let Unique(value) = map.next_value()?;
+                    if object.contains_key(&name) {
+                        return Err(serde::de::Error::custom(format!(
+                            "the member {name:?} stands there twice"
+                        )));
+                    }
+                    object.insert(name, value);
+                }
+                Ok(Unique(Value::Object(object)))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
 }
 
 /// Reads a registration's body. The card's text is kept as it stands, byte for byte.
@@ -263,6 +321,8 @@ mod tests {
         let ok = r#""id":"a/b/c","endpoints":[{"url":"http://h:1/"}]"#;
         for (body, code, pointer) in [
             ("{".to_owned(), Code::InvalidJson, ""),
+            (format!(r#"{{{ok},"zone":"a","zone":"b"}}"#), Code::InvalidJson, ""),
+            (format!(r#"{{{ok},"metadata":{{"a":"1","a":"2"}}}}"#), Code::InvalidJson, ""),
             ("[]".to_owned(), Code::InvalidBody, ""),
             (r#"{"endpoints":[{"url":"http://h:1/"}]}"#.to_owned(), Code::InvalidBody, "/id"),
             (r#"{"id":"A/b/c","endpoints":[{"url":"http://h:1/"}]}"#.to_owned(), Code::InvalidId, "/id"),

@@ -31,6 +31,8 @@ pub struct Query {
     pub lifecycle: Option<Lifecycle>,
     /// All of these, exactly.
     pub metadata: BTreeMap<String, String>,
+    /// Whether capabilities marked internal are seen; otherwise neither they nor their tags match anything.
+    pub internal: bool,
 }
 
 impl Query {
@@ -88,26 +90,27 @@ impl Query {
     /// Whether nothing is asked, so that everything matches.
     #[must_use]
     pub fn is_everything(&self) -> bool {
-        *self == Self::default()
+        // Seeing more of each registration asks for no other ones.
+        *self == Self { internal: self.internal, ..Self::default() }
     }
 
     /// Whether this instance fits.
     #[must_use]
     pub fn matches(&self, registration: &Registration) -> bool {
         let declared = &registration.declared;
+        let seen = || declared.capabilities.iter().filter(|c| self.internal || !c.internal);
         self.namespace.as_ref().is_none_or(|namespace| declared.id.namespace() == namespace)
             && self.name.as_ref().is_none_or(|name| declared.id.name() == name)
             && self.kind.is_none_or(|kind| declared.kind == kind)
             && self.zone.as_ref().is_none_or(|zone| declared.zone.as_ref() == Some(zone))
             && self.lifecycle.is_none_or(|lifecycle| registration.owned.lifecycle == lifecycle)
-            && self.capabilities.iter().all(|name| declared.capabilities.iter().any(|c| &c.name == name))
+            && self.capabilities.iter().all(|name| seen().any(|c| &c.name == name))
             && self
                 .skill
                 .as_ref()
                 .is_none_or(|skill| declared.skills.iter().any(|s| &s.id == skill || &s.name == skill))
             && self.tags.iter().all(|tag| {
-                declared.capabilities.iter().any(|c| c.tags.contains(tag))
-                    || declared.skills.iter().any(|s| s.tags.contains(tag))
+                seen().any(|c| c.tags.contains(tag)) || declared.skills.iter().any(|s| s.tags.contains(tag))
             })
             && self.metadata.iter().all(|(key, value)| registration.owned.metadata.get(key) == Some(value))
             && self.version.as_ref().is_none_or(|requirement| {

@@ -262,8 +262,14 @@ impl View {
                 Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
                 // Within one history a newer state is at least as young as the older one was known to be.
                 Relation::Same(Ordering::Equal | Ordering::Greater) => heard = heard.or(loaded.heard),
+                // A new history was founded after the old one was last known to be the head: that bounds its age, too.
                 // Removals are told with positions of their own history.
-                Relation::NewerHistory | Relation::Conflict => self.removals.clear(),
+                Relation::NewerHistory => {
+                    heard = heard.or(loaded.heard);
+                    self.removals.clear();
+                }
+                // Two registries under one name: what was heard of one says nothing of the other.
+                Relation::Conflict => self.removals.clear(),
             }
             self.resyncs += 1;
             self.last_resync = Some(Resync { at, reason });

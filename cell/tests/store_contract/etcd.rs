@@ -213,3 +213,12 @@ async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
     let late = Group { fence: vec![tenure.fence.clone()], also: vec![put("late", "1")], ..Group::default() };
     assert_eq!(store.commit(late).await, Ok(Committed::Fenced));
 }
+
+#[tokio::test]
+async fn f54_a_stray_key_in_the_offices_place_does_not_leave_the_region_without_a_keeper() {
+    let opened = shared().await;
+    let stray = Group { also: vec![put("keeper/zzz", "junk")], ..Group::default() };
+    within("the stray key", opened.store.commit(stray)).await.unwrap();
+    let tenure = within("the office is won all the same", opened.store.campaign("here")).await.unwrap();
+    assert!(!tenure.lost.is_cancelled());
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollcall_model::testing::{Origin, id, position, region, registration, removal};
 use rollcall_model::{
-    Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, StateDigest,
+    Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, Snapshot, StateDigest,
     Timestamp, View,
 };
 
@@ -96,7 +96,7 @@ fn f52_two_histories_with_one_ordinal_are_never_mixed() {
 }
 
 #[test]
-fn i21_a_resync_within_one_history_keeps_the_age_and_one_into_another_forgets_it() {
+fn i21_a_resync_into_the_same_or_a_newer_history_keeps_the_age_that_bounds_it() {
     let mut origin = Origin::with_ids(3, vec![id("a/b/c")]);
     let mut view = View::new(region());
     view.install(origin.snapshot(&origin.head()), None, "test", WALL);
@@ -107,7 +107,15 @@ fn i21_a_resync_within_one_history_keeps_the_age_and_one_into_another_forgets_it
     assert_eq!(view.age(second(12)), Some(Duration::from_secs(3)));
     origin.begin_incarnation();
     view.install(origin.snapshot(&origin.head()), None, "test", WALL);
-    assert!(view.age(second(12)) > Some(Duration::from_secs(3_600)), "nobody said that it is the head");
+    assert_eq!(view.age(second(13)), Some(Duration::from_secs(4)), "founded after the old one was the head");
+    let twin = Incarnation::new(origin.head().incarnation.ordinal(), "twin").unwrap();
+    let (_, state) = origin.snapshot(&origin.head()).into_parts();
+    let strange = Snapshot::of(region(), Position::new(twin, Revision(1)), state);
+    view.install(strange, None, "test", WALL);
+    assert!(
+        view.age(second(13)) > Some(Duration::from_secs(3_600)),
+        "nobody said that a stranger's is the head"
+    );
 }
 
 #[test]

@@ -4,6 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 
+use rollcall_model::Query;
+
 use crate::api::http::json::{self, Agent, RegionJson, RemovalJson, Shown};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::subject::Subject;
@@ -23,7 +25,7 @@ pub(super) async fn list(State(api): State<Shared>, mut parameters: Parameters) 
     let limit = parameters.limit();
     let place = parameters.place();
     let internal = parameters.flag("internal");
-    let query = parameters.query();
+    let query = Query { internal, ..parameters.query() };
     parameters.close()?;
     let views = api.regions.now(&which)?;
     let listing = reading::list(&views, &query, limit, place.as_ref())?;

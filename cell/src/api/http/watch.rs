@@ -16,7 +16,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures_util::stream;
-use rollcall_model::{Change, Code, Delta, Event, Invalid, Position, Region};
+use rollcall_model::{Change, Code, Delta, Event, Invalid, Position, Query, Region};
 use serde::Serialize;
 
 use crate::api::Api;
@@ -42,7 +42,7 @@ pub(super) async fn watch(
     let which = parameters.which();
     let internal = parameters.flag("internal");
     let since = parameters.one("since", |text| positions(text, &which, &api));
-    let query = parameters.query();
+    let query = Query { internal, ..parameters.query() };
     parameters.close()?;
     let views = api.regions.select(&which)?;
     if api.stopping.is_cancelled() {

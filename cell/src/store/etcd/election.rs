@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::Error;
+use etcd_client::{Error, GetOptions};
 use rollcall_model::Revision;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,7 @@ pub(super) async fn campaign(
     let office = lost.clone().drop_guard();
     tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), asked));
 
+    clear_strangers(members, prefix).await?;
     let (index, clients) = members.current().await?;
     let mut election = clients.election.clone();
     let standing = timeout(ROUND, election.campaign(format!("{prefix}{OFFICE}"), candidate, lease));
@@ -72,6 +73,30 @@ pub(super) async fn campaign(
         .ok_or_else(|| StoreError::Unavailable("an office under another prefix".to_owned()))?;
     let term = txn::from_etcd(leader.rev());
     Ok(Some(Tenure::new(term.0, Compare::CreateRevision(key, term), office)))
+}
+
+/// Removes keys under the office's name that hang on no lease: no candidate of ours ever wrote one, nobody could ever
+/// hold office behind it, and every candidate would wait for it for ever (F54).
+async fn clear_strangers(members: &Arc<Members>, prefix: &str) -> Result<(), StoreError> {
+    let office = format!("{prefix}{OFFICE}/");
+    let under = office.clone();
+    let found = members
+        .again(Revision::default(), |clients| {
+            let under = under.clone();
+            async move { clients.kv.clone().get(under, Some(GetOptions::new().with_prefix())).await }
+        })
+        .await?;
+    for entry in found.kvs().iter().filter(|entry| entry.lease() == 0) {
+        let key = entry.key().to_vec();
+        tracing::error!(key = %String::from_utf8_lossy(&key), "a key without a lease blocks the keeper's election; removed");
+        members
+            .again(Revision::default(), |clients| {
+                let key = key.clone();
+                async move { clients.kv.clone().delete(key, None).await }
+            })
+            .await?;
+    }
+    Ok(())
 }
 
 /// Keeps a lease alive until it is lost or given up, and then gives it back.
