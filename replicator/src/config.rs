@@ -148,6 +148,10 @@ impl ReplicatorConfig {
     pub fn check(&self) -> Result<(), Unusable> {
         region("region", &self.region)?;
         for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.http", &self.listen.http)] {
+            if !is_address(address) {
+                let why = format!("{address:?} is no address to listen on: host:port, as in 127.0.0.1:7500");
+                return Err(Unusable::new(key, why));
+            }
             if !is_loopback(address) && self.auth.is_none() {
                 let why = format!(
                     "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may read"
@@ -205,6 +209,12 @@ impl ReplicatorConfig {
 
 fn region(key: &str, text: &str) -> Result<Region, Unusable> {
     Region::parse(text).map_err(|finding| Unusable::new(key, finding.detail))
+}
+
+/// `host:port`, with a port that there can be.
+fn is_address(address: &str) -> bool {
+    let host_and_port = address.rsplit_once(':');
+    host_and_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 fn is_loopback(address: &str) -> bool {

@@ -108,7 +108,12 @@ impl<L: FeedLog> Publisher<L> {
                 tracing::warn!(region = %self.region, reason = %ended, "publishing is interrupted");
             }
             match ended {
-                Ended::Restart(_) => self.view = View::new(self.region.clone()),
+                Ended::Restart(reason) => {
+                    // What was published no longer follows from what the cell has: only a snapshot ends the doubt of
+                    // those who follow.
+                    self.view = View::new(self.region.clone());
+                    self.jump = Some(reason);
+                }
                 Ended::Source(SourceError::TooLarge) => {
                     // Only a snapshot brings it, and the chain cannot go through it.
                     self.view = View::new(self.region.clone());

@@ -20,7 +20,9 @@ pub(super) fn refusal(status: u16, body: &str, retry_after: Option<&str>) -> Fai
         None => write!(words, "; the other side gave no reason, is it a cell?"),
     }
     .ok();
-    for finding in problem.get("errors").and_then(Value::as_array).into_iter().flatten() {
+    let findings = problem.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    // One finding alone is what the sentence above says already.
+    for finding in findings.iter().filter(|_| findings.len() > 1) {
         let part = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default();
         // A finding about the whole body has no place to name.
         match part("pointer") {
