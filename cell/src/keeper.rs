@@ -26,6 +26,8 @@ use crate::store::{self, Committed, Compare, Group, Op, Store, StoreError, Tenur
 
 /// Time between two beats and between two sweeps.
 const BEAT: Duration = Duration::from_secs(1);
+/// Removals in one group: each takes two keys, and both count as operations.
+const REMOVALS: usize = limits::OPERATIONS_CHEAP / 2;
 /// How much of the store's history is kept: a follower that was away for less goes on by deltas.
 const HISTORY_KEPT: Duration = Duration::from_secs(600);
 /// How often the older history is let go.
@@ -172,7 +174,7 @@ impl<S: Store> Keeper<S> {
     async fn sweep(&self, tenure: &Tenure, founding: &Founding) -> bool {
         let plan = self.handle.sweep(self.clock.now());
         plan.turns.iter().for_each(report);
-        for group in plan.remove.chunks(limits::WRITES_MAX) {
+        for group in plan.remove.chunks(REMOVALS) {
             if !self.remove(group, tenure, founding).await {
                 for due in &plan.remove {
                     self.handle.put_back(&due.id, due.epoch);

@@ -242,10 +242,14 @@ pub trait Follow: Send + 'static {
 
 /// Each of the store's limits, with its reason.
 pub mod limits {
-    /// Writes in one group: with two effects each they stay under etcd's 128 operations a branch.
-    pub const WRITES_MAX: usize = 60;
+    /// Writes in one group: with what stands beside them and their own effects they stay under
+    /// [`OPERATIONS_MAX`].
+    pub const WRITES_MAX: usize = 120;
     /// Operations or compares down one branch of a group (`also` + writes + the largest write's): etcd's default.
     pub const OPERATIONS_MAX: usize = 128;
+    /// Effects, or compares, of a group that is still cheap: up to here etcd takes them side by side, at half the
+    /// price of nested ones.
+    pub const OPERATIONS_CHEAP: usize = 120;
     /// Bytes in one group: etcd takes 1.5 MiB.
     pub const GROUP_BYTES_MAX: usize = 1024 * 1024;
     /// Entries of one page of a pinned read.

@@ -34,6 +34,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@tests $shared, commits:
             a_group_shares_one_revision
             a_failed_compare_fails_only_its_own_write
+            a_second_effect_of_a_lost_write_does_not_happen_either
             compares_see_the_state_before_the_group
             a_lost_write_tells_what_it_lost_against
             a_key_touched_twice_is_refused_and_nothing_is_written
@@ -41,8 +42,8 @@ macro_rules! store_contract {
             a_fence_that_holds_lets_everything_through
             a_group_without_effect_takes_no_revision
             create_and_mod_revision_tell_a_rewrite_from_a_rebirth
-            sixty_writes_of_two_effects_fit_one_group
-            sixty_lost_writes_tell_large_values
+            a_full_group_of_two_effects_each_is_committed
+            a_full_group_of_lost_writes_tells_large_values
             a_group_of_the_greatest_size_is_committed
             groups_at_once_get_a_revision_each
         );

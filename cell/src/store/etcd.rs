@@ -14,7 +14,8 @@ mod watch;
 
 use std::sync::Arc;
 
-use etcd_client::GetOptions;
+use etcd_client::proto::PbTxnResponse;
+use etcd_client::{GetOptions, Txn};
 use rollcall_model::Revision;
 
 use self::members::Members;
@@ -40,6 +41,17 @@ impl Etcd {
         [self.prefix.as_bytes(), key.as_bytes()].concat()
     }
 
+    async fn send(&self, request: impl Fn() -> Txn + Send + Sync) -> Result<PbTxnResponse, StoreError> {
+        let answer = self
+            .members
+            .once(|clients| {
+                let request = request();
+                async move { clients.kv.clone().txn(request).await }
+            })
+            .await?;
+        Ok(answer.0)
+    }
+
     /// The head, linearizable.
     async fn head(&self) -> Result<Revision, StoreError> {
         Ok(self.get("", None).await?.1)
@@ -55,14 +67,15 @@ impl Store for Etcd {
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
         rules::check(&group)?;
-        let answer = self
-            .members
-            .once(|clients| {
-                let request = txn::request(&self.prefix, &group);
-                async move { clients.kv.clone().txn(request).await }
-            })
-            .await?;
-        txn::answer(&self.prefix, &group, answer.0)
+        if txn::is_worth_hoping(&group) {
+            let answer = self.send(|| txn::hopeful(&self.prefix, &group)).await?;
+            if let Some(committed) = txn::hoped(&group, &answer) {
+                return Ok(committed);
+            }
+            // Nothing was written: who lost is found out by a request that lets the others win.
+        }
+        let answer = self.send(|| txn::request(&self.prefix, &group)).await?;
+        txn::answer(&self.prefix, &group, answer)
     }
 
     async fn get(&self, key: &str, at: Option<Revision>) -> Result<(Option<Entry>, Revision), StoreError> {

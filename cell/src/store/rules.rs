@@ -106,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn sixty_writes_of_two_effects_are_a_group_and_sixty_one_are_not() {
+    fn a_full_group_of_two_effects_each_is_a_group_and_one_more_is_not() {
         let of = |count: usize| Group {
             writes: (0..count)
                 .map(|n| write(vec![put(&format!("a{n}"), 1), put(&format!("b{n}"), 1)]))
                 .collect(),
             ..Group::default()
         };
-        assert_eq!(check(&of(60)), Ok(()));
-        assert!(is_refused(&of(61)));
+        assert_eq!(check(&of(limits::WRITES_MAX)), Ok(()));
+        assert!(is_refused(&of(limits::WRITES_MAX + 1)));
     }
 
     #[test]

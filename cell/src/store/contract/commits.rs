@@ -161,8 +161,27 @@ pub async fn create_and_mod_revision_tell_a_rewrite_from_a_rebirth<S: Store>(sto
     assert_eq!(within("a commit is answered", store.commit(late)).await, Ok(Committed::Fenced));
 }
 
+/// Neither alone nor beside others that won.
+pub async fn a_second_effect_of_a_lost_write_does_not_happen_either<S: Store>(store: &S) {
+    commit(store, vec![put("held", "1")]).await;
+    let of =
+        |key: &str| write(vec![fresh(key)], vec![put(key, "2"), put(&format!("{key}-beside"), "2")], key);
+    let group = Group {
+        also: vec![put("also", "2")],
+        writes: vec![of("x"), of("held"), of("y")],
+        ..Group::default()
+    };
+    let (revision, verdicts) = done(store, group).await;
+    assert!(matches!(&verdicts[..], [Verdict::Won, Verdict::Lost(Some(_)), Verdict::Won]), "{verdicts:?}");
+    for key in ["also", "x", "x-beside", "y", "y-beside"] {
+        assert_eq!(get(store, key).await.unwrap().mod_revision, revision, "{key}");
+    }
+    assert_eq!(get(store, "held").await.unwrap().value, "1");
+    assert_eq!(get(store, "held-beside").await, None);
+}
+
 /// As many as one group may have, each with a record and what goes with it.
-pub async fn sixty_writes_of_two_effects_fit_one_group<S: Store>(store: &S) {
+pub async fn a_full_group_of_two_effects_each_is_committed<S: Store>(store: &S) {
     let of = |n: usize| {
         let (record, beside) = (format!("r{n}"), format!("s{n}"));
         write(vec![fresh(&record)], vec![put(&record, "1"), put(&beside, "1")], &record)
@@ -171,11 +190,12 @@ pub async fn sixty_writes_of_two_effects_fit_one_group<S: Store>(store: &S) {
     let writes = (0..limits::WRITES_MAX).map(of).collect();
     let (revision, verdicts) = done(store, Group { fence: vec![fresh("none")], also, writes }).await;
     assert_eq!(verdicts, vec![Verdict::Won; limits::WRITES_MAX]);
-    assert_eq!(get(store, "s59").await.unwrap().mod_revision, revision);
+    let last = format!("s{}", limits::WRITES_MAX - 1);
+    assert_eq!(get(store, &last).await.unwrap().mod_revision, revision);
 }
 
 /// An answer may be larger than any request.
-pub async fn sixty_lost_writes_tell_large_values<S: Store>(store: &S) {
+pub async fn a_full_group_of_lost_writes_tells_large_values<S: Store>(store: &S) {
     let large = "x".repeat(200 * 1024);
     for keys in ["abcde", "fghij"] {
         commit(store, keys.chars().map(|key| put(&key.to_string(), &large)).collect()).await;

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 
 use super::{brief, commit, done, follow_until, fresh, put, remove, within, write};
-use crate::store::{Effect, Follow, Group, Op, Store, limits};
+use crate::store::{Effect, Follow, Group, Op, Store};
 
 /// From its start on, that included, with removals, and each revision's effects in the order of the group.
 pub async fn a_follower_gets_every_revision_whole_and_in_order<S: Store>(store: &S) {
@@ -96,9 +96,9 @@ pub async fn twelve_megabytes_of_history_are_followed<S: Store>(store: &S) {
             let key = format!("{round}/{n}");
             write(vec![fresh(&key)], vec![Op::Put(key.clone(), value.clone())], &key)
         };
-        let writes = (0..limits::WRITES_MAX - round).map(of).collect();
+        let writes = (0..60 - round).map(of).collect();
         let (revision, _) = done(store, Group { writes, ..Group::default() }).await;
-        expected.push((revision, limits::WRITES_MAX - round));
+        expected.push((revision, 60 - round));
         expected.push((commit(store, vec![put("small", "1")]).await, 1));
     }
     let mut follow = within("a follower", store.follow(expected[0].0)).await.unwrap();

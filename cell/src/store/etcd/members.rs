@@ -28,7 +28,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(6);
 /// Without an answer to a ping for this long the connection is dead.
 const PONG: Duration = Duration::from_secs(3);
-/// The answer to a commit: sixty lost writes, each with the largest value that etcd takes (1.5 MiB).
+/// The answer to a commit: a full group of lost writes, each with a value of 800 KiB, thrice the largest registration.
 const ANSWER_BYTES: usize = 96 * 1024 * 1024;
 /// A page; larger ones are asked for in smaller pages.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
