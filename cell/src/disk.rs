@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rollcall_model::{Clock, Heard, Region, Revision, View};
+use rollcall_model::{Clock, Heard, Position, Region, Revision, View};
 use rollcall_proto::disk::{self, Saved};
 use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Reads the newest generation that is whole and of this region; a damaged one is reported and passed over.
 pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
@@ -42,33 +44,45 @@ pub fn install(view: &mut View, saved: Saved, clock: &Clock) {
     view.install(saved.snapshot, Some(heard), "disk", clock.wall());
 }
 
-/// Writes a view to disk now and then. A failure is reported and the old copy stays.
+/// Writes a view to disk now and then, beside whoever follows it. A failure is reported and the old copy stays.
 pub struct Saver {
     file: Option<PathBuf>,
-    ticks: tokio::time::Interval,
-    saved: Option<rollcall_model::Position>,
+    every: Duration,
+    /// Not before.
+    next: Instant,
+    saved: Option<Position>,
+    writing: Option<JoinHandle<Written>>,
 }
+
+struct Written {
+    position: Position,
+    took: Duration,
+    result: std::io::Result<()>,
+}
+
+/// Of the time, a writer takes one part in so many at most: the copy of a million registrations takes seconds of a
+/// core, and a cell has other things to do.
+const SHARE: u32 = 20;
 
 impl Saver {
     /// Saves to this file, at most this often; nowhere without a file.
     #[must_use]
     pub fn new(file: Option<PathBuf>, every: Duration) -> Self {
-        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Self { file, ticks, saved: None }
+        Self { file, every, next: Instant::now() + every, saved: None, writing: None }
     }
 
-    /// Resolves when it is time to save.
+    /// Resolves when it is time to save and nothing is being written. Dropped, it loses nothing.
     pub async fn due(&mut self) {
-        self.ticks.tick().await;
+        self.written().await;
+        tokio::time::sleep_until(self.next).await;
     }
 
-    /// Saves if anything is new.
-    pub async fn save_now(&mut self, view: &View, beat: Option<&(Beat, Revision)>, clock: &Clock) {
-        let Some(file) = self.file.clone() else { return };
-        let Some(snapshot) = view.snapshot() else { return };
+    /// Begins to save if anything is new, and returns at once: whoever follows a history must not stand still for it.
+    pub fn save(&mut self, view: &View, beat: Option<&(Beat, Revision)>, clock: &Clock) {
+        self.next = Instant::now() + self.every;
+        let (Some(file), Some(snapshot)) = (self.file.clone(), view.snapshot()) else { return };
         let position = snapshot.head().position.clone();
-        if self.saved.as_ref() == Some(&position) {
+        if self.saved.as_ref() == Some(&position) || self.writing.is_some() {
             return;
         }
         // The copy is as old as the state is now, not as the file.
@@ -76,11 +90,32 @@ impl Saver {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let saved_at = rollcall_model::Timestamp(clock.wall().0.saturating_sub(age));
         let saved = Saved { snapshot, saved_at, log: None, beat: beat.cloned() };
-        let written = tokio::task::spawn_blocking(move || files::replace(&file, &disk::encode(&saved))).await;
-        match written {
-            Ok(Ok(())) => self.saved = Some(position),
-            Ok(Err(error)) => tracing::error!(%error, "disk copy not written; the old one stays"),
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let result = files::replace(&file, &disk::encode(&saved));
+            Written { position, took: began.elapsed(), result }
+        }));
+    }
+
+    /// Saves for the last time, and waits for it.
+    pub async fn save_last(mut self, view: &View, beat: Option<&(Beat, Revision)>, clock: &Clock) {
+        self.written().await;
+        self.save(view, beat, clock);
+        self.written().await;
+    }
+
+    async fn written(&mut self) {
+        let Some(writing) = &mut self.writing else { return };
+        match writing.await {
+            Ok(Written { position, took, result: Ok(()) }) => {
+                self.saved = Some(position);
+                self.next = self.next.max(Instant::now() + took * SHARE);
+            }
+            Ok(Written { result: Err(error), .. }) => {
+                tracing::error!(%error, "disk copy not written; the old one stays");
+            }
             Err(error) => tracing::error!(%error, "disk copy not written; the old one stays"),
         }
+        self.writing = None;
     }
 }

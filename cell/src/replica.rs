@@ -96,7 +96,7 @@ impl<S: Store> Replica<S> {
                 Ended::Reload(reason) => reload = Some(reason),
             }
         }
-        saver.save_now(&self.view, self.beat.as_ref(), &self.clock).await;
+        saver.save_last(&self.view, self.beat.as_ref(), &self.clock).await;
     }
 
     async fn connected(
@@ -145,7 +145,7 @@ impl<S: Store> Replica<S> {
             let happened = tokio::select! {
                 happened = follow.next() => happened?,
                 () = saver.due() => {
-                    saver.save_now(&self.view, self.beat.as_ref(), &self.clock).await;
+                    saver.save(&self.view, self.beat.as_ref(), &self.clock);
                     continue;
                 }
             };

@@ -75,7 +75,7 @@ impl RemoteView {
                 () = tokio::time::sleep(backoff.next(random::chance())) => {}
             }
         }
-        saver.save_now(&self.view, None, &self.clock).await;
+        saver.save_last(&self.view, None, &self.clock).await;
     }
 
     /// Follows one stream to its end. `Ok` is the reason to begin from nothing; the view stays as it was.
@@ -96,7 +96,7 @@ impl RemoteView {
             let message = tokio::select! {
                 message = tokio::time::timeout(SILENCE, stream.message()) => message,
                 () = saver.due() => {
-                    saver.save_now(&self.view, None, &self.clock).await;
+                    saver.save(&self.view, None, &self.clock);
                     continue;
                 }
             };

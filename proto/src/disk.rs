@@ -13,6 +13,8 @@ use crate::{Unreadable, v1};
 const MAGIC: &[u8; 8] = b"ROLLCALL";
 const FORMAT: u32 = 1;
 const HEADER: usize = 8 + 4 + 8 + 16;
+/// The number of `records` in the message.
+const RECORDS: u32 = 2;
 
 /// Where a subscriber goes on reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +41,10 @@ pub struct Saved {
 /// To bytes.
 #[must_use]
 pub fn encode(saved: &Saved) -> Vec<u8> {
-    let message = v1::DiskState {
-        head: Some(head(saved.snapshot.head())),
-        records: saved.snapshot.state().iter().map(|record| registration(record)).collect(),
+    // In parts, in the order of their numbers: together they are the bytes of one message, and no second copy of a
+    // million records is made for it.
+    let first = v1::DiskState { head: Some(head(saved.snapshot.head())), ..v1::DiskState::default() };
+    let last = v1::DiskState {
         saved_at_ms: saved.saved_at.0,
         log: saved
             .log
@@ -53,14 +56,19 @@ pub fn encode(saved: &Saved) -> Vec<u8> {
             nonce: beat.nonce.clone(),
             revision: revision.0,
         }),
+        ..v1::DiskState::default()
     };
-    let body = message.encode_to_vec();
-    let mut bytes = Vec::with_capacity(HEADER + body.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
-    bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&checksum(&body));
-    bytes.extend_from_slice(&body);
+    let mut bytes = vec![0; HEADER];
+    bytes.extend_from_slice(&first.encode_to_vec());
+    for record in saved.snapshot.state().iter() {
+        prost::encoding::message::encode(RECORDS, &registration(record), &mut bytes);
+    }
+    bytes.extend_from_slice(&last.encode_to_vec());
+    let (header, body) = bytes.split_at_mut(HEADER);
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    header[12..20].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    header[20..].copy_from_slice(&checksum(body));
     bytes
 }
 
