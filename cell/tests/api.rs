@@ -17,6 +17,7 @@ mod api {
     mod regions;
     mod registering;
     mod renewing;
+    mod session;
     mod updating;
     mod watching;
 }

@@ -23,6 +23,9 @@ use args::{Args, Verb};
 use exit::Exit;
 use show::Shown;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     // Values that are no text are none of ours.

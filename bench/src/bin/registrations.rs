@@ -14,12 +14,16 @@ use std::time::{Duration, Instant};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use rollcall_bench::{cpu_time, load, machine, spread};
 use rollcall_proto::v1::registrar_client::RegistrarClient;
-use rollcall_proto::v1::{Capability, Endpoint, RegisterRequest};
+use rollcall_proto::v1::{Capability, Endpoint, RegisterRequest, SessionRequest};
+use rollcall_proto::v1::{session_request, session_response};
 use rollcall_tests::regions::Regions;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(4);
-const CALLERS: usize = 128;
+const CALLERS: usize = 256;
 const CONNECTIONS: usize = 8;
 /// Bytes of one raw value: what a small registration takes in the store.
 const VALUE: usize = 200;
@@ -50,11 +54,7 @@ async fn main() {
     for round in 0..ROUNDS {
         let revision = head(&mut raws[0]).await;
         let before = (cpu_time(etcd_pid), cpu_time(cell_pid));
-        let cell = measure(|caller, count| {
-            let mut registrar = registrars[caller % CONNECTIONS].clone();
-            async move { registrar.register(request(round, caller, count)).await.is_ok() }
-        })
-        .await;
+        let cell = sessions(&registrars, round).await;
         let of_etcd = (cpu_time(etcd_pid) - before.0).as_secs_f64();
         let of_cell = (cpu_time(cell_pid) - before.1).as_secs_f64();
         let cell_cpu = of_etcd + of_cell;
@@ -100,6 +100,46 @@ async fn main() {
     println!("  raw, transactions/s     {}", spread(&raw_rates, 0));
     println!("  ratio                   {}  (goal 2.5)", spread(&ratios, 2));
     println!("  ratio per CPU-second    {}", spread(&cpu_ratios, 2));
+}
+
+/// One session a connection, each with its share of the callers: an answer to one sends the next.
+async fn sessions(registrars: &[RegistrarClient<Channel>], round: usize) -> (u64, f64, u64) {
+    let started = Instant::now();
+    let each = registrars.iter().enumerate().map(|(connection, registrar)| {
+        let mut registrar = registrar.clone();
+        tokio::spawn(async move {
+            let callers = CALLERS / CONNECTIONS;
+            let (asks, asked) = mpsc::channel(callers);
+            let ask = |call: u64| SessionRequest {
+                call,
+                request: Some(session_request::Request::Register(request(round, connection, call))),
+            };
+            for call in 0..callers as u64 {
+                asks.try_send(ask(call)).expect("room for every caller");
+            }
+            let mut answers = registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
+            let (mut done, mut failed, mut next) = (0_u64, 0_u64, callers as u64);
+            while let Some(answer) = answers.message().await.expect("an answer") {
+                match answer.response {
+                    Some(session_response::Response::Register(_)) => done += 1,
+                    _ => failed += 1,
+                }
+                if started.elapsed() < ROUND {
+                    asks.try_send(ask(next)).expect("room for every caller");
+                    next += 1;
+                } else if done + failed == next {
+                    break;
+                }
+            }
+            (done, failed)
+        })
+    });
+    let mut sum = (0, 0);
+    for one in futures_util::future::join_all(each).await {
+        let (done, failed) = one.expect("a session ends");
+        sum = (sum.0 + done, sum.1 + failed);
+    }
+    (sum.0, sum.0 as f64 / started.elapsed().as_secs_f64(), sum.1)
 }
 
 /// etcd's revision now.

@@ -2,9 +2,11 @@
 //!
 //! Promises: a refusal's status carries the code of the contract in its trailers, so that nobody has to read a sentence.
 
+mod calls;
 mod discovery;
 mod health;
 mod registrar;
+mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,18 +53,21 @@ pub(super) fn routes(api: Arc<Api>) -> Routes {
     }
 }
 
-/// A refusal as a status. What HTTP lists as `errors` stands in the message.
+/// What HTTP lists as `errors` stands in the sentence.
+fn sentence(refusal: &Refusal) -> String {
+    if refusal.findings.is_empty() {
+        return refusal.detail.clone();
+    }
+    let place = |finding: &Invalid| match finding.pointer.as_str() {
+        "" => finding.detail.clone(),
+        _ => finding.to_string(),
+    };
+    refusal.findings.iter().map(place).collect::<Vec<_>>().join("; ")
+}
+
+/// A refusal as a status.
 fn refused(refusal: &Refusal) -> Status {
-    let places: Vec<String> = refusal
-        .findings
-        .iter()
-        .map(|finding| match finding.pointer.as_str() {
-            "" => finding.detail.clone(),
-            _ => finding.to_string(),
-        })
-        .collect();
-    let detail = if places.is_empty() { refusal.detail.clone() } else { places.join("; ") };
-    let mut status = status(refusal.code, &detail, retry_after(refusal));
+    let mut status = status(refusal.code, &sentence(refusal), retry_after(refusal));
     if let Some(current) = &refusal.current {
         let trailers =
             [(EPOCH_TRAILER, current.epoch.to_string()), (ENDPOINT_TRAILER, current.endpoint.clone())];

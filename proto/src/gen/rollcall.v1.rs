@@ -1250,6 +1250,63 @@ pub struct DeregisterRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeregisterResponse {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionRequest {
+    /// the caller's own number, repeated in the answer
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    #[prost(oneof = "session_request::Request", tags = "2, 3, 4, 5")]
+    pub request: ::core::option::Option<session_request::Request>,
+}
+/// Nested message and enum types in `SessionRequest`.
+pub mod session_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Request {
+        #[prost(message, tag = "2")]
+        Register(super::RegisterRequest),
+        #[prost(message, tag = "3")]
+        Renew(super::RenewRequest),
+        #[prost(message, tag = "4")]
+        Update(super::UpdateRequest),
+        #[prost(message, tag = "5")]
+        Deregister(super::DeregisterRequest),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionResponse {
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    #[prost(oneof = "session_response::Response", tags = "2, 3, 4, 5, 6")]
+    pub response: ::core::option::Option<session_response::Response>,
+}
+/// Nested message and enum types in `SessionResponse`.
+pub mod session_response {
+    /// What a status and its trailers say in a call of its own.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Refusal {
+        #[prost(string, tag = "1")]
+        pub code: ::prost::alloc::string::String,
+        #[prost(string, tag = "2")]
+        pub detail: ::prost::alloc::string::String,
+        #[prost(uint64, optional, tag = "3")]
+        pub retry_after_ms: ::core::option::Option<u64>,
+        #[prost(message, optional, tag = "4")]
+        pub current: ::core::option::Option<super::Current>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Response {
+        #[prost(message, tag = "2")]
+        Register(super::RegisterResponse),
+        #[prost(message, tag = "3")]
+        Renew(super::RenewResponse),
+        #[prost(message, tag = "4")]
+        Update(super::UpdateResponse),
+        #[prost(message, tag = "5")]
+        Deregister(super::DeregisterResponse),
+        #[prost(message, tag = "6")]
+        Refusal(Refusal),
+    }
+}
 /// Generated client implementations.
 pub mod registrar_client {
     #![allow(
@@ -1434,6 +1491,32 @@ pub mod registrar_client {
                 .insert(GrpcMethod::new("rollcall.v1.Registrar", "Deregister"));
             self.inner.unary(req, path, codec).await
         }
+        /// The calls above on one stream, for a process that has many instances or little time: each answer carries the
+        /// number of its request and comes when it is ready. A refusal is an answer, and ends nothing.
+        pub async fn session(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SessionResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/rollcall.v1.Registrar/Session",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("rollcall.v1.Registrar", "Session"));
+            self.inner.streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1472,6 +1555,18 @@ pub mod registrar_server {
             tonic::Response<super::DeregisterResponse>,
             tonic::Status,
         >;
+        /// Server streaming response type for the Session method.
+        type SessionStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SessionResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The calls above on one stream, for a process that has many instances or little time: each answer carries the
+        /// number of its request and comes when it is ready. A refusal is an answer, and ends nothing.
+        async fn session(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SessionRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
     }
     /// Writing. A refusal's status carries the stable code in the trailer "rollcall-code", and "retry-after-ms" when the
     /// same call may succeed later.
@@ -1723,6 +1818,54 @@ pub mod registrar_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/rollcall.v1.Registrar/Session" => {
+                    #[allow(non_camel_case_types)]
+                    struct SessionSvc<T: Registrar>(pub Arc<T>);
+                    impl<
+                        T: Registrar,
+                    > tonic::server::StreamingService<super::SessionRequest>
+                    for SessionSvc<T> {
+                        type Response = super::SessionResponse;
+                        type ResponseStream = T::SessionStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::SessionRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Registrar>::session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

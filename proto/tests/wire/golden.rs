@@ -298,8 +298,45 @@ fn readers() -> Vec<Golden> {
     ]
 }
 
+fn sessions() -> Vec<Golden> {
+    use v1::session_request::Request;
+    use v1::session_response::{Refusal, Response};
+    let refusal = Refusal {
+        code: "superseded".into(),
+        detail: "a newer registration holds this instance".into(),
+        retry_after_ms: Some(1_500),
+        current: Some(v1::Current { epoch: 43, endpoint: "http://10.0.0.2:8080/".into() }),
+    };
+    let removal = v1::DeregisterRequest { id: "a/b/c".into(), epoch: 42 };
+    let ask = |request| v1::SessionRequest { call: 7, request: Some(request) };
+    let answer = |response| v1::SessionResponse { call: 7, response: Some(response) };
+    vec![
+        wire(
+            "session_register",
+            "SessionRequest",
+            ask(Request::Register(convert::register_request(&declaration()))),
+        ),
+        wire("session_renew", "SessionRequest", ask(Request::Renew(v1::RenewRequest::default()))),
+        wire("session_update", "SessionRequest", ask(Request::Update(v1::UpdateRequest::default()))),
+        wire("session_deregister", "SessionRequest", ask(Request::Deregister(removal))),
+        wire(
+            "session_registered",
+            "SessionResponse",
+            answer(Response::Register(v1::RegisterResponse::default())),
+        ),
+        wire("session_renewed", "SessionResponse", answer(Response::Renew(v1::RenewResponse::default()))),
+        wire("session_updated", "SessionResponse", answer(Response::Update(v1::UpdateResponse::default()))),
+        wire(
+            "session_deregistered",
+            "SessionResponse",
+            answer(Response::Deregister(v1::DeregisterResponse {})),
+        ),
+        wire("session_refused", "SessionResponse", answer(Response::Refusal(refusal))),
+    ]
+}
+
 fn goldens() -> Vec<Golden> {
-    [feeds(), kept(), writers(), readers()].into_iter().flatten().collect()
+    [feeds(), kept(), writers(), sessions(), readers()].into_iter().flatten().collect()
 }
 
 fn path(name: &str) -> PathBuf {

@@ -1,0 +1,167 @@
+//! A writer's calls on one stream.
+
+use std::collections::BTreeMap;
+
+use rollcall_cell::config::{AddressShare, AdmissionConfig};
+use rollcall_model::Code;
+use rollcall_proto::refusal::code_of;
+use rollcall_proto::v1::registrar_client::RegistrarClient;
+use rollcall_proto::v1::renew_response::result::Outcome;
+use rollcall_proto::v1::session_request::Request;
+use rollcall_proto::v1::session_response::Response;
+use rollcall_proto::v1::{self, Endpoint, RegisterRequest, SessionRequest, SessionResponse, renew_request};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::cell::{Cell, DEADLINE};
+
+/// A session and its two ends.
+struct Session {
+    asks: mpsc::Sender<SessionRequest>,
+    answers: Streaming<SessionResponse>,
+}
+
+impl Session {
+    async fn open(cell: &Cell) -> Self {
+        let (asks, asked) = mpsc::channel(1_024);
+        let mut registrar = RegistrarClient::connect(cell.url.clone()).await.unwrap();
+        let answers = registrar.session(ReceiverStream::new(asked)).await.unwrap().into_inner();
+        Self { asks, answers }
+    }
+
+    async fn ask(&self, call: u64, request: Request) {
+        self.asks.send(SessionRequest { call, request: Some(request) }).await.unwrap();
+    }
+
+    async fn answer(&mut self) -> (u64, Response) {
+        let answer = tokio::time::timeout(DEADLINE, self.answers.message()).await.expect("an answer in time");
+        let answer = answer.unwrap().expect("the stream goes on");
+        (answer.call, answer.response.unwrap())
+    }
+}
+
+fn register(id: &str) -> Request {
+    let endpoint = Endpoint { url: "http://127.0.0.1:9/".into(), protocol: None };
+    Request::Register(RegisterRequest {
+        id: id.into(),
+        endpoints: vec![endpoint],
+        ..RegisterRequest::default()
+    })
+}
+
+fn renewal(id: &str, epoch: u64) -> renew_request::Item {
+    renew_request::Item { id: id.into(), epoch, load: None, lifecycle: 0 }
+}
+
+fn code(response: &Response) -> &str {
+    match response {
+        Response::Refusal(refusal) => &refusal.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn every_call_of_a_writer_goes_on_one_stream() {
+    let cell = Cell::start().await;
+    let mut session = Session::open(&cell).await;
+    session.ask(7, register("ops/mail/1")).await;
+    let (call, Response::Register(registered)) = session.answer().await else { panic!("not registered") };
+    assert_eq!((call, registered.region.as_str(), registered.lease_seconds), (7, "us", 30));
+    let (id, epoch) = ("ops/mail/1", registered.epoch);
+
+    let items = vec![renewal(id, epoch), renewal("ops/mail/none", epoch), renewal(id, epoch + 1_000_000)];
+    session.ask(8, Request::Renew(v1::RenewRequest { items })).await;
+    let (8, Response::Renew(renewed)) = session.answer().await else { panic!("not renewed") };
+    let outcomes: Vec<_> = renewed.results.iter().map(|result| result.outcome.as_ref().unwrap()).collect();
+    assert!(
+        matches!(outcomes[..], [Outcome::Renewed(_), Outcome::NotRegistered(_), Outcome::Superseded(_)]),
+        "{outcomes:?}"
+    );
+
+    let draining = v1::UpdateRequest {
+        id: id.into(),
+        epoch,
+        lifecycle: v1::Lifecycle::Draining.into(),
+        ..v1::UpdateRequest::default()
+    };
+    session.ask(9, Request::Update(draining)).await;
+    let (9, Response::Update(updated)) = session.answer().await else { panic!("not updated") };
+    assert_eq!(updated.registration.unwrap().epoch, epoch);
+
+    session.ask(10, Request::Deregister(v1::DeregisterRequest { id: id.into(), epoch })).await;
+    assert!(matches!(session.answer().await, (10, Response::Deregister(_))));
+    assert_eq!(cell.get(&format!("/v1/agents/{id}")).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_answer_and_ends_nothing() {
+    let cell = Cell::start().await;
+    let mut session = Session::open(&cell).await;
+    session.ask(1, register("Ops/mail")).await;
+    let (1, refused) = session.answer().await else { panic!("another call's answer") };
+    assert_eq!(code(&refused), Code::InvalidId.as_str());
+    session.asks.send(SessionRequest { call: 2, request: None }).await.unwrap();
+    let (2, refused) = session.answer().await else { panic!("another call's answer") };
+    assert_eq!(code(&refused), Code::InvalidBody.as_str());
+
+    let winner = cell.register_plain("ops/mail/1").await;
+    let stale = v1::DeregisterRequest { id: "ops/mail/1".into(), epoch: 1 };
+    session.ask(3, Request::Deregister(stale)).await;
+    let (3, Response::Refusal(lost)) = session.answer().await else { panic!("a stale epoch won") };
+    let current = lost.current.expect("who holds it");
+    assert_eq!((lost.code.as_str(), current.epoch.to_string()), ("superseded", winner));
+
+    session.ask(4, register("ops/mail/2")).await;
+    assert!(matches!(session.answer().await, (4, Response::Register(_))), "the stream goes on");
+}
+
+#[tokio::test]
+async fn thousands_of_calls_on_one_stream_are_all_answered_once() {
+    let address_share = AddressShare::Whole;
+    let cell = Cell::admitting(AdmissionConfig { address_share, ..AdmissionConfig::default() }).await;
+    let Session { asks, mut answers } = Session::open(&cell).await;
+    let asking = tokio::spawn(async move {
+        for call in 0..3_000 {
+            let request = Some(register(&format!("ops/mail/{call}")));
+            asks.send(SessionRequest { call, request }).await.unwrap();
+        }
+    });
+    let mut seen = BTreeMap::<u64, u32>::new();
+    let all = async {
+        // The writer ends the stream; its last answers still come.
+        while let Some(answer) = answers.message().await.unwrap() {
+            assert!(matches!(answer.response, Some(Response::Register(_))), "{answer:?}");
+            *seen.entry(answer.call).or_default() += 1;
+        }
+    };
+    tokio::time::timeout(DEADLINE, all).await.expect("the stream ends when its writer ended it");
+    asking.await.unwrap();
+    assert_eq!(seen.len(), 3_000);
+    assert!(seen.values().all(|times| *times == 1));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_holds_no_other_up() {
+    let cell = Cell::start().await;
+    let epoch: u64 = cell.register_plain("ops/mail/1").await.parse().unwrap();
+    let mut session = Session::open(&cell).await;
+    // It speaks of a revision that the cell has not applied, and waits for it.
+    let ahead = v1::RenewRequest { items: vec![renewal("ops/mail/1", epoch + 1_000_000)] };
+    session.ask(1, Request::Renew(ahead)).await;
+    session.ask(2, register("ops/mail/2")).await;
+    assert!(matches!(session.answer().await, (2, Response::Register(_))));
+    assert!(matches!(session.answer().await, (1, Response::Renew(_))));
+}
+
+#[tokio::test]
+async fn a_stopping_cell_answers_what_was_begun_and_says_that_it_drains() {
+    let cell = Cell::start().await;
+    let mut session = Session::open(&cell).await;
+    session.ask(1, register("ops/mail/1")).await;
+    assert!(matches!(session.answer().await, (1, Response::Register(_))));
+    cell.tasks.cancelled().cancel();
+    let end = tokio::time::timeout(DEADLINE, session.answers.message()).await.expect("an end in time");
+    let status = end.expect_err("the stream ends");
+    assert_eq!(code_of(&status), Some(Code::Draining));
+}
