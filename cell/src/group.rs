@@ -3,7 +3,7 @@
 //! Each keeps its own compare, so one that lost takes no other with it. An instance appears at most once in a group,
 //! because all compares are judged on the state before it. What to take is decided by a pure plan.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use rollcall_model::{Clock, InstanceId, Position, Relation, Revision, View, limits as model_limits};
@@ -126,9 +126,9 @@ pub async fn run<S: Store>(
 /// Takes what may go together, in order of arrival: one history, each instance once, within the store's limits.
 /// Always takes the first.
 fn take(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
-    let mut taken: Vec<Submission> = Vec::new();
+    let mut taken: Vec<Submission> = Vec::with_capacity(waiting.len().min(limits::WRITES_MAX));
     let mut left = VecDeque::new();
-    let mut ids = BTreeSet::new();
+    let mut ids = HashSet::new();
     let (mut bytes, mut operations) = (0, 0);
     while let Some(submission) = waiting.pop_front() {
         let more = write_bytes(&submission.write);

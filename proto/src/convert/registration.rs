@@ -79,13 +79,9 @@ pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
         lifecycle: lifecycle_from(wire.lifecycle())
             .ok_or_else(|| Unreadable::missing("declared.lifecycle"))?,
         id: InstanceId::parse(&wire.id).map_err(of("declared.id"))?,
-        endpoints: wire
-            .endpoints
-            .into_iter()
-            .map(|e| Endpoint { url: e.url, protocol: e.protocol })
-            .collect(),
-        capabilities: wire.capabilities.into_iter().map(capability_from).collect::<Result<_, _>>()?,
-        skills: wire.skills.into_iter().map(|s| Skill { id: s.id, name: s.name, tags: s.tags }).collect(),
+        endpoints: exact(wire.endpoints, |e| Ok(Endpoint { url: e.url, protocol: e.protocol }))?,
+        capabilities: exact(wire.capabilities, capability_from)?,
+        skills: exact(wire.skills, |s| Ok(Skill { id: s.id, name: s.name, tags: s.tags }))?,
         version: wire.version,
         zone: wire.zone.map(|zone| Zone::parse(&zone)).transpose().map_err(of("declared.zone"))?,
         weight: wire.weight,
@@ -96,6 +92,15 @@ pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
             .map_err(|_| Unreadable::new("declared.lease_seconds", "it does not fit"))?,
         card: wire.card.map(|card| Card::from_parts(&card.json, &card.digest)),
     })
+}
+
+/// Into a list without spare room: the decoder leaves room for four of each, and a registration is kept for long.
+fn exact<W, T>(wire: Vec<W>, from: impl Fn(W) -> Result<T, Unreadable>) -> Result<Vec<T>, Unreadable> {
+    let mut list = Vec::with_capacity(wire.len());
+    for one in wire {
+        list.push(from(one)?);
+    }
+    Ok(list)
 }
 
 /// To the wire.

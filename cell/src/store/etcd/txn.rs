@@ -20,8 +20,10 @@ pub(super) fn is_worth_hoping(group: &Group) -> bool {
 
 /// The request that wins or loses as a whole.
 pub(super) fn hopeful(prefix: &str, group: &Group) -> Txn {
-    let mut when = conditions(prefix, &group.fence);
-    let mut then: Vec<TxnOp> = group.also.iter().map(|op| operation(prefix, op)).collect();
+    let mut when = Vec::with_capacity(limits::OPERATIONS_MAX);
+    let mut then = Vec::with_capacity(limits::OPERATIONS_MAX);
+    when.extend(conditions(prefix, &group.fence));
+    then.extend(group.also.iter().map(|op| operation(prefix, op)));
     for write in &group.writes {
         when.extend(conditions(prefix, &write.compare));
         then.extend(write.then.iter().map(|op| operation(prefix, op)));
@@ -41,17 +43,17 @@ pub(super) fn hoped(group: &Group, answer: &PbTxnResponse) -> Option<Committed> 
 pub(super) fn request(prefix: &str, group: &Group) -> Txn {
     let mut then: Vec<TxnOp> = group.also.iter().map(|op| operation(prefix, op)).collect();
     then.extend(group.writes.iter().map(|write| TxnOp::txn(nested(prefix, write))));
-    Txn::new().when(conditions(prefix, &group.fence)).and_then(then)
+    Txn::new().when(conditions(prefix, &group.fence).collect::<Vec<_>>()).and_then(then)
 }
 
 fn nested(prefix: &str, write: &Write) -> Txn {
     let then: Vec<TxnOp> = write.then.iter().map(|op| operation(prefix, op)).collect();
     let otherwise = TxnOp::get(full(prefix, &write.otherwise_read), None);
-    Txn::new().when(conditions(prefix, &write.compare)).and_then(then).or_else([otherwise])
+    Txn::new().when(conditions(prefix, &write.compare).collect::<Vec<_>>()).and_then(then).or_else([otherwise])
 }
 
-fn conditions(prefix: &str, compares: &[Compare]) -> Vec<Condition> {
-    let condition = |compare: &Compare| match compare {
+fn conditions<'a>(prefix: &'a str, compares: &'a [Compare]) -> impl Iterator<Item = Condition> + 'a {
+    let condition = move |compare: &Compare| match compare {
         Compare::ModRevision(key, revision) => {
             Condition::mod_revision(full(prefix, key), CompareOp::Equal, to_etcd(*revision))
         }
@@ -59,7 +61,7 @@ fn conditions(prefix: &str, compares: &[Compare]) -> Vec<Condition> {
             Condition::create_revision(full(prefix, key), CompareOp::Equal, to_etcd(*revision))
         }
     };
-    compares.iter().map(condition).collect()
+    compares.iter().map(condition)
 }
 
 fn operation(prefix: &str, op: &Op) -> TxnOp {
