@@ -6,6 +6,8 @@
     reason = "a bench fails by panicking and prints"
 )]
 
+pub mod nacos;
+
 use std::time::Duration;
 
 /// The machine and how busy it is, as one line.

@@ -12,7 +12,7 @@ use rollcall_model::{
     Clock, Code, Declared, Epoch, InstanceId, Lifecycle, Load, Owned, Position, Registration, RemovalReason,
     Renewal, Revision, Timestamp, View, limits,
 };
-use rollcall_proto::store::{Gone, StoredRegistration, encode_owned, encode_registration};
+use rollcall_proto::store::{Gone, encode_owned, encode_registration};
 use tokio::sync::watch;
 
 use crate::founding::{CurrentFounding, Founding};
@@ -109,8 +109,8 @@ impl Registrar {
             let founding = self.founding()?;
             let ordinal = founding.incarnation.ordinal();
             let registered_at = self.clock.wall();
-            let stored = StoredRegistration { declared: declared.clone(), ordinal, registered_at };
-            let mut then = vec![Op::Put(keys::registration(&id), encode_registration(&stored))];
+            let value = encode_registration(&declared, ordinal, registered_at);
+            let mut then = vec![Op::Put(keys::registration(&id), value)];
             // What the owner said of the registration before goes with it; a first registration has no such key,
             // because a removal takes both.
             if seen > Revision(0) {

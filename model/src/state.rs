@@ -63,28 +63,35 @@ impl State {
 
     /// Puts or replaces; gives back what was there.
     pub fn put(&mut self, registration: Arc<Registration>) -> Option<Arc<Registration>> {
-        let before = self.take(&registration.declared.id.clone());
+        let before = self.records.insert(registration.declared.id.clone(), Arc::clone(&registration));
+        if let Some(before) = &before {
+            self.unlist(before);
+        }
         for word in words(&registration) {
             self.index.entry(word).or_default().insert(registration.declared.id.clone());
         }
         self.digest = self.digest.with(registration.hash128());
-        self.records.insert(registration.declared.id.clone(), registration);
         before
     }
 
     /// Takes a registration out, from the records and the index in one step.
     pub fn take(&mut self, id: &InstanceId) -> Option<Arc<Registration>> {
         let before = self.records.remove(id)?;
+        self.unlist(&before);
+        Some(before)
+    }
+
+    /// Takes what stood in the records out of the index and the digest.
+    fn unlist(&mut self, before: &Registration) {
         self.digest = self.digest.without(before.hash128());
-        for word in words(&before) {
+        for word in words(before) {
             if let Some(ids) = self.index.get_mut(&word) {
-                ids.remove(id);
+                ids.remove(&before.declared.id);
                 if ids.is_empty() {
                     self.index.remove(&word);
                 }
             }
         }
-        Some(before)
     }
 
     /// Carries out one change; gives back what was there.

@@ -48,11 +48,11 @@ fn decode<M: Message + Default>(bytes: &[u8], field: &'static str) -> Result<M, 
 
 /// To the store.
 #[must_use]
-pub fn encode_registration(stored: &StoredRegistration) -> Bytes {
+pub fn encode_registration(of: &Declared, ordinal: u16, registered_at: Timestamp) -> Bytes {
     let wire = v1::StoredRegistration {
-        declared: Some(declared(&stored.declared)),
-        ordinal: u32::from(stored.ordinal),
-        registered_at_ms: stored.registered_at.0,
+        declared: Some(declared(of)),
+        ordinal: u32::from(ordinal),
+        registered_at_ms: registered_at.0,
     };
     wire.encode_to_vec().into()
 }

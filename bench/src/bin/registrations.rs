@@ -23,7 +23,7 @@ use tonic::transport::Channel;
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(4);
-const CALLERS: usize = 256;
+const CALLERS: usize = 512;
 const CONNECTIONS: usize = 8;
 /// Bytes of one raw value: what a small registration takes in the store.
 const VALUE: usize = 200;
@@ -64,7 +64,8 @@ async fn main() {
         let raw = measure(|caller, count| {
             let mut client = raws[caller % CONNECTIONS].clone();
             async move {
-                let key = format!("raw/{round}/{caller}/{count}");
+                // As long as the key and the value of a registration, for who would put the record there themselves.
+                let key = format!("rollcall/v1/raw-east/reg/bench{round}/caller-{caller}/{count}");
                 let txn = Txn::new()
                     .when([Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)])
                     .and_then([TxnOp::put(key.as_str(), vec![b'x'; VALUE], None)]);
@@ -117,7 +118,8 @@ async fn sessions(registrars: &[RegistrarClient<Channel>], round: usize) -> (u64
             for call in 0..callers as u64 {
                 asks.try_send(ask(call)).expect("room for every caller");
             }
-            let mut answers = registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
+            let mut answers =
+                registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
             let (mut done, mut failed, mut next) = (0_u64, 0_u64, callers as u64);
             while let Some(answer) = answers.message().await.expect("an answer") {
                 match answer.response {

@@ -131,9 +131,16 @@ fn kept() -> Vec<Golden> {
     let saved = Saved { snapshot: snapshot(), saved_at: at, log: None, beat: None };
     let log = Some(LogPlace { topic: "feed.eu.v1".into(), next_offset: 4_711 });
     vec![
-        stored("stored_registration", "StoredRegistration", &store::encode_registration(&registration), {
-            move |bytes| assert_eq!(store::decode_registration(bytes).as_ref(), Ok(&registration))
-        }),
+        stored(
+            "stored_registration",
+            "StoredRegistration",
+            &store::encode_registration(
+                &registration.declared,
+                registration.ordinal,
+                registration.registered_at,
+            ),
+            move |bytes| assert_eq!(store::decode_registration(bytes).as_ref(), Ok(&registration)),
+        ),
         stored("stored_owned", "StoredOwned", &store::encode_owned(&full_registration().owned), |bytes| {
             assert_eq!(store::decode_owned(bytes), Ok(full_registration().owned));
         }),

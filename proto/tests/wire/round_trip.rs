@@ -42,7 +42,14 @@ fn i46_a_registration_reads_back_equal_and_with_its_hash() {
             ordinal: epoch.ordinal(),
             registered_at: registration.registered_at,
         };
-        assert_eq!(store::decode_registration(&store::encode_registration(&stored)), Ok(stored));
+        assert_eq!(
+            store::decode_registration(&store::encode_registration(
+                &stored.declared,
+                stored.ordinal,
+                stored.registered_at
+            )),
+            Ok(stored)
+        );
         let owned = registration.owned;
         assert_eq!(store::decode_owned(&store::encode_owned(&owned)), Ok(owned));
     }

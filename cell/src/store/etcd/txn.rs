@@ -49,7 +49,10 @@ pub(super) fn request(prefix: &str, group: &Group) -> Txn {
 fn nested(prefix: &str, write: &Write) -> Txn {
     let then: Vec<TxnOp> = write.then.iter().map(|op| operation(prefix, op)).collect();
     let otherwise = TxnOp::get(full(prefix, &write.otherwise_read), None);
-    Txn::new().when(conditions(prefix, &write.compare).collect::<Vec<_>>()).and_then(then).or_else([otherwise])
+    Txn::new()
+        .when(conditions(prefix, &write.compare).collect::<Vec<_>>())
+        .and_then(then)
+        .or_else([otherwise])
 }
 
 fn conditions<'a>(prefix: &'a str, compares: &'a [Compare]) -> impl Iterator<Item = Condition> + 'a {
