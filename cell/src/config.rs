@@ -43,6 +43,9 @@ pub struct AdmissionConfig {
     pub registrations_per_second: u32,
     /// New registrations at once, 1 or more; 5000: a fleet of thousands starts without a refusal.
     pub burst: u32,
+    /// Renewals a second, 1 or more, and twice as many at once; 50000: half a million agents of one process, so that
+    /// only a loop gone wild meets it.
+    pub renewals_per_second: u32,
     /// How much of both one address may have; a tenth, so that one host that loops does not shut the others out.
     pub address_share: AddressShare,
 }
@@ -59,8 +62,13 @@ pub enum AddressShare {
 
 impl Default for AdmissionConfig {
     fn default() -> Self {
-        let Rate { per_second, burst } = AdmissionLimits::default().new;
-        Self { registrations_per_second: per_second, burst, address_share: AddressShare::Tenth }
+        let AdmissionLimits { new, known, .. } = AdmissionLimits::default();
+        Self {
+            registrations_per_second: new.per_second,
+            burst: new.burst,
+            renewals_per_second: known.per_second,
+            address_share: AddressShare::Tenth,
+        }
     }
 }
 
@@ -70,11 +78,14 @@ impl AdmissionConfig {
     pub fn limits(&self) -> AdmissionLimits {
         AdmissionLimits {
             new: Rate { per_second: self.registrations_per_second, burst: self.burst },
+            known: Rate {
+                per_second: self.renewals_per_second,
+                burst: self.renewals_per_second.saturating_mul(2),
+            },
             share: match self.address_share {
                 AddressShare::Tenth => rollcall_model::AddressShare::Tenth,
                 AddressShare::Whole => rollcall_model::AddressShare::Whole,
             },
-            ..AdmissionLimits::default()
         }
     }
 }

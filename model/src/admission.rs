@@ -13,8 +13,8 @@ use std::time::Duration;
 use crate::time::Instant;
 
 /// Renewals a second: a region of 100,000 agents renews 10,000 times a second, and one process of its cell may have to
-/// take them all while the others restart; five times that is more than its sockets carry, so it is met only by a loop
-/// gone wild.
+/// take them all while the others restart; five times that is half a million agents, so it is met only by a loop gone
+/// wild.
 pub const KNOWN_PER_SECOND: u32 = 50_000;
 /// Renewals at once: each of 100,000 agents once, as after a cut of the network.
 pub const KNOWN_BURST: u32 = 100_000;

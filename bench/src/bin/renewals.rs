@@ -124,6 +124,7 @@ async fn main() {
     let settings = [
         ("ROLLCALL_ADMISSION__REGISTRATIONS_PER_SECOND", "1000000"),
         ("ROLLCALL_ADMISSION__BURST", "1000000"),
+        ("ROLLCALL_ADMISSION__RENEWALS_PER_SECOND", "1000000"),
         ("ROLLCALL_ADMISSION__ADDRESS_SHARE", "whole"),
     ];
     let regions = Regions::up_with(Some("us-east/etcd,us-east/cell"), &settings);
