@@ -11,10 +11,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::deadlines::Due;
+use rollcall_model::deadlines::{Due, Mark};
 use rollcall_model::guard::Turn;
-use rollcall_model::{Clock, Epoch, InstanceId, Instant, Phase, RemovalReason, Revision, Verdict, View};
-use rollcall_proto::store::{Beat, Gone, encode_beat, encode_removal};
+use rollcall_model::{
+    Clock, Epoch, InstanceId, Instant, Owned, Phase, Registration, RemovalReason, Revision, Verdict, View,
+};
+use rollcall_proto::store::{Beat, Gone, encode_beat, encode_owned, encode_removal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -182,7 +184,46 @@ impl<S: Store> Keeper<S> {
                 return false;
             }
         }
+        for group in plan.marks.chunks(limits::WRITES_MAX) {
+            if !self.mark(group, tenure, founding).await {
+                return false;
+            }
+        }
         true
+    }
+
+    /// Tells readers which are overdue, and which are no more. What loses against its owner's word, or is not
+    /// confirmed, comes again with the next sweep. `false` ends the office.
+    async fn mark(&self, group: &[Mark], tenure: &Tenure, founding: &Founding) -> bool {
+        let writes: Vec<Write> = {
+            let view = self.view.borrow();
+            let current = |mark: &Mark| {
+                let current = view.state().and_then(|state| state.get(mark.id.as_str()))?;
+                (current.epoch == mark.epoch && current.owned.overdue != mark.overdue).then(|| {
+                    let owned = Owned { overdue: mark.overdue, ..current.owned.clone() };
+                    owned_write(current, &owned)
+                })
+            };
+            group.iter().filter_map(current).collect()
+        };
+        if writes.is_empty() {
+            return true;
+        }
+        let (count, overdue) = (writes.len(), group.iter().filter(|mark| mark.overdue).count());
+        match self.store.commit(Group { fence: fence(tenure, founding), also: Vec::new(), writes }).await {
+            Ok(Committed::Done { .. }) => {
+                tracing::info!(count, overdue, "readers told of overdue registrations");
+                true
+            }
+            Ok(Committed::Fenced) => {
+                tracing::warn!(term = tenure.term, "keeper fenced");
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, count, "overdue marks not confirmed");
+                !matches!(error, StoreError::Refused(_))
+            }
+        }
     }
 
     async fn remove(&self, group: &[Due], tenure: &Tenure, founding: &Founding) -> bool {
@@ -190,9 +231,13 @@ impl<S: Store> Keeper<S> {
             .iter()
             .map(|due| Gone {
                 id: due.id.clone(),
-                reason: RemovalReason::Expired,
+                reason: match &due.verdict {
+                    Some(Verdict::LetGo) => RemovalReason::Deregistered,
+                    Some(Verdict::ProvedDead | Verdict::Released(_)) | None => RemovalReason::Expired,
+                },
                 actor: match &due.verdict {
                     Some(Verdict::Released(operator)) => Arc::clone(operator),
+                    Some(Verdict::LetGo) => "owner".into(),
                     Some(Verdict::ProvedDead) | None => "keeper".into(),
                 },
                 term: Some(tenure.term),
@@ -271,6 +316,22 @@ impl Upkeep {
 
 fn fence(tenure: &Tenure, founding: &Founding) -> Vec<Compare> {
     vec![tenure.fence.clone(), founding.fence()]
+}
+
+/// The write of what is said of a registration beside its declaration, if nothing else was said since.
+#[must_use]
+pub fn owned_write(current: &Registration, owned: &Owned) -> Write {
+    let id = &current.declared.id;
+    // The second key exists only once something was said after the registration.
+    let said = if current.revision > current.epoch.revision() { current.revision } else { Revision(0) };
+    Write {
+        compare: vec![
+            Compare::ModRevision(keys::registration(id), current.epoch.revision()),
+            Compare::ModRevision(keys::owned(id), said),
+        ],
+        then: vec![Op::Put(keys::owned(id), encode_owned(owned))],
+        otherwise_read: keys::registration(id),
+    }
 }
 
 /// The write that removes exactly this registration and nothing newer.

@@ -3,16 +3,18 @@
 //! Each decides on the replica's state and lets the store judge: the write's compare holds only for the state that
 //! was decided on (I02). Nothing is acknowledged that the store did not confirm (I15).
 
+mod sharing;
+mod words;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::declaration::check_metadata;
 use rollcall_model::{
-    Clock, Code, Declared, Epoch, InstanceId, Lifecycle, Load, Owned, Position, Registration, RemovalReason,
-    Renewal, Revision, Timestamp, View, limits,
+    Clock, Code, Declared, Epoch, Hold, Holder, InstanceId, Lifecycle, Load, LoadLimits, Owned, Position,
+    Registration, Renewal, Revision, Scope, Timestamp, View, limits,
 };
-use rollcall_proto::store::{Gone, encode_owned, encode_registration};
+use rollcall_proto::store::{Gone, encode_registration};
 use tokio::sync::watch;
 
 use crate::founding::{CurrentFounding, Founding};
@@ -31,6 +33,8 @@ pub struct Registered {
     pub position: Position,
     /// Its lease.
     pub lease: LeaseTimes,
+    /// It stood there already, with the same data: nothing was written, and the epoch is the same.
+    pub joined: bool,
 }
 
 /// What a registrant is told about its lease.
@@ -42,6 +46,8 @@ pub struct LeaseTimes {
     pub heartbeat: Duration,
     /// When it lapses, by the cell's wall clock, for people.
     pub expires_at: Timestamp,
+    /// Another holder of the shared entry declared it anew; this one keeps it alive all the same.
+    pub superseded: bool,
 }
 
 /// A lease as its keeper sees it.
@@ -55,11 +61,15 @@ pub struct LeaseFacts {
     pub missed: u64,
     /// When it lapses.
     pub expires_at: Timestamp,
+    /// Who keeps it alive, in order of name, where the entry is shared.
+    pub holders: Option<Vec<(Holder, Hold)>>,
 }
 
 /// What a renewal may say beside "I am here".
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
+    /// Who says so, of those that share the entry; of no meaning where it is one process's own.
+    pub holder: Holder,
     /// How it is doing.
     pub lifecycle: Option<Lifecycle>,
     /// What it has to do.
@@ -88,6 +98,8 @@ pub struct Registrar {
     pub keeper: KeeperHandle,
     /// The history that the store holds.
     pub founding: CurrentFounding,
+    /// When reported load degrades, and how often it is written.
+    pub load_limits: LoadLimits,
     /// Time.
     pub clock: Clock,
 }
@@ -101,9 +113,22 @@ impl Registrar {
     /// Registers, or takes the instance over with a higher epoch.
     ///
     /// # Errors
-    /// The store is away or full, the outcome is unknown, or others were faster again and again.
+    /// As [`Registrar::register_as`].
     pub async fn register(&self, declared: Declared) -> Result<Registered, Refusal> {
+        self.register_as(declared, &Holder::default()).await
+    }
+
+    /// The same for one holder of an entry that may be shared: with the same data as the entry's it joins.
+    ///
+    /// # Errors
+    /// The store is away or full, the outcome is unknown, or others were faster again and again; no keeper here that
+    /// could take in who joins.
+    pub async fn register_as(&self, declared: Declared, holder: &Holder) -> Result<Registered, Refusal> {
+        if let Some(joined) = self.join(&declared, holder).await? {
+            return Ok(joined);
+        }
         let id = declared.id.clone();
+        let is_shared = declared.scope == Scope::Service;
         let mut seen = self.current(&id).map_or(Revision(0), |r| r.epoch.revision());
         for _ in 0..TRIES {
             let founding = self.founding()?;
@@ -131,68 +156,88 @@ impl Registrar {
                         owned: Owned::of(&declared),
                         declared,
                     });
+                    if is_shared {
+                        self.keeper.wrote(&id, holder, registration.epoch);
+                    }
                     let length = Duration::from_secs(u64::from(registration.declared.lease_seconds));
-                    return Ok(Registered { registration, position, lease: self.times(length) });
+                    return Ok(Registered {
+                        registration,
+                        position,
+                        lease: self.times(length),
+                        joined: false,
+                    });
                 }
-                Outcome::Lost(entry) => seen = entry.map_or(Revision(0), |entry| entry.mod_revision),
+                Outcome::Lost(entry) => {
+                    seen = entry.map_or(Revision(0), |entry| entry.mod_revision);
+                    // Processes of one deployment start together: the others join whoever was first.
+                    if is_shared && seen > Revision(0) {
+                        self.moved_on(Revision(seen.0 - 1)).await;
+                        if let Some(joined) = self.join(&declared, holder).await? {
+                            return Ok(joined);
+                        }
+                    }
+                }
                 Outcome::OtherHistory => self.other_history(&founding).await?,
             }
         }
         Err(Refusal::new(Code::Conflict, format!("others registered {id} at the same time; try again")))
     }
 
-    /// Renews a lease. A word about lifecycle or load is written only when it says something new.
+    /// Renews a lease. A word about lifecycle or load is written only when readers would route otherwise for it.
     ///
     /// # Errors
     /// Superseded, not registered, or no keeper here now.
     pub async fn renew(&self, id: &InstanceId, epoch: Epoch, report: Report) -> Result<LeaseTimes, Refusal> {
-        let length = self.judged(id, epoch).await?;
-        let changed = self.current(id).is_some_and(|current| {
-            report.lifecycle.is_some_and(|said| said != current.owned.lifecycle)
-                || report.load.is_some_and(|load| Some(load) != current.owned.load)
-        });
-        if changed {
-            let update = Update { lifecycle: report.lifecycle, load: report.load, metadata: BTreeMap::new() };
+        let renewed = self.judged(id, &report.holder, epoch).await?;
+        // Whoever's declaration was replaced speaks of another one than readers see.
+        if !renewed.superseded && self.is_to_be_written(id, epoch, &report) {
             // The lease is renewed whatever becomes of the word: a slow store must not make the answer late. What
             // was not written is said again with the next beat.
-            match tokio::time::timeout(REPORT_WAIT, self.update(id, epoch, update)).await {
+            let words = |current: &Registration| {
+                let news = self.news(current, &report);
+                let owned = news.map_or_else(|| current.owned.clone(), |news| news.owned);
+                // It was renewed just now.
+                Ok(Owned { overdue: false, ..owned })
+            };
+            match tokio::time::timeout(REPORT_WAIT, self.write_owned(id, epoch, words)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(refusal)) => tracing::debug!(%id, code = refusal.code.as_str(), "report not written"),
                 Err(_) => tracing::debug!(%id, "report not written in time"),
             }
         }
-        Ok(self.times(length))
+        Ok(renewed)
     }
 
-    async fn judged(&self, id: &InstanceId, epoch: Epoch) -> Result<Duration, Refusal> {
+    async fn judged(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Result<LeaseTimes, Refusal> {
         let mut view = self.view.clone();
         let started = self.clock.now();
         loop {
             view.borrow_and_update();
             let last = self.clock.now().since(started) >= limits::AHEAD_WAIT;
-            match self.keeper.renew(id, epoch) {
-                Renewed::Judged(Renewal::Renewed(length)) => return Ok(length),
+            match self.keeper.renew(id, holder, epoch) {
+                Renewed::Judged(Renewal::Renewed(length)) => return Ok(self.times(length)),
+                Renewed::Judged(Renewal::KeptAlive(length)) => {
+                    return Ok(LeaseTimes { superseded: true, ..self.times(length) });
+                }
                 Renewed::Judged(Renewal::Superseded) => return Err(self.superseded(id)),
                 Renewed::Judged(Renewal::NotRegistered) => return Err(Refusal::not_registered(id.as_str())),
-                Renewed::Judged(Renewal::Wait) if last => {
-                    return Err(match self.current(id) {
-                        Some(current) if current.epoch == epoch => Refusal::new(
-                            Code::StoreUnavailable,
-                            "a removal of this lease is under way; ask again for what became of it",
-                        ),
-                        Some(_) | None => self.superseded(id),
-                    });
-                }
+                Renewed::Judged(Renewal::Wait) if last => return Err(self.still_waiting(id, epoch)),
                 Renewed::Judged(Renewal::Wait) => {
                     let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
                 }
-                Renewed::NoOffice => {
-                    return Err(Refusal::new(
-                        Code::StoreUnavailable,
-                        "no keeper judges leases here at the moment; the lease is as it was",
-                    ));
-                }
+                Renewed::NoOffice => return Err(no_keeper()),
             }
+        }
+    }
+
+    /// The refusal when what was waited for did not come: a removal that is under way, or an epoch.
+    fn still_waiting(&self, id: &InstanceId, epoch: Epoch) -> Refusal {
+        match self.current(id) {
+            Some(current) if current.epoch == epoch => Refusal::new(
+                Code::StoreUnavailable,
+                "a removal of this lease is under way; ask again for what became of it",
+            ),
+            Some(_) | None => self.superseded(id),
         }
     }
 
@@ -214,64 +259,19 @@ impl Registrar {
             state: lease.state(now),
             missed: lease.missed(now),
             expires_at: self.wall_in(left),
+            holders: lease.holders.as_ref().map(|holders| {
+                holders.living(lease.length, now).map(|(holder, hold)| (holder.clone(), *hold)).collect()
+            }),
             lease,
         })
-    }
-
-    /// Changes what an owner may change; the epoch stays.
-    ///
-    /// # Errors
-    /// Superseded, not registered, metadata over its limits, or the store's refusals.
-    pub async fn update(
-        &self,
-        id: &InstanceId,
-        epoch: Epoch,
-        update: Update,
-    ) -> Result<Arc<Registration>, Refusal> {
-        for _ in 0..TRIES {
-            let founding = self.founding()?;
-            let current = self.fenced(id, epoch).await?;
-            let owned = updated(&current.owned, &update)?;
-            if owned == current.owned {
-                return Ok(current);
-            }
-            // The second key exists only once something was said after the registration.
-            let said = if current.revision > epoch.revision() { current.revision } else { Revision(0) };
-            let write = Write {
-                compare: vec![
-                    Compare::ModRevision(keys::registration(id), epoch.revision()),
-                    Compare::ModRevision(keys::owned(id), said),
-                ],
-                then: vec![Op::Put(keys::owned(id), encode_owned(&owned))],
-                otherwise_read: keys::registration(id),
-            };
-            match self.commit(id, write, None, &founding).await? {
-                Outcome::Won(revision) => {
-                    return Ok(Arc::new(Registration { owned, revision, ..(*current).clone() }));
-                }
-                Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
-                Outcome::Lost(Some(entry)) if entry.mod_revision != epoch.revision() => {
-                    return Err(lost_to(id, &entry));
-                }
-                // Another word of the owner was faster: wait until it is known here, and decide anew.
-                Outcome::Lost(Some(_)) => self.moved_on(current.revision).await,
-                Outcome::OtherHistory => self.other_history(&founding).await?,
-            }
-        }
-        Err(Refusal::new(Code::Conflict, format!("other updates of {id} were faster; try again")))
     }
 
     /// Removes a registration on its owner's word. Final: no later heartbeat brings it back (I11).
     ///
     /// # Errors
-    /// Superseded, not registered, or the store's refusals.
+    /// As [`Registrar::let_go`].
     pub async fn deregister(&self, id: &InstanceId, epoch: Epoch) -> Result<(), Refusal> {
-        // A cell that never reached its store knows of nobody: it must not say "not registered".
-        self.founding()?;
-        self.fenced(id, epoch).await?;
-        let gone =
-            Gone { id: id.clone(), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None };
-        self.remove(id, epoch, gone).await
+        self.let_go(id, epoch, &Holder::default()).await
     }
 
     /// Removes exactly this registration, with its reason.
@@ -297,6 +297,15 @@ impl Registrar {
 
     /// The registration if this epoch holds it; an epoch that is ahead of the replica waits for it.
     async fn fenced(&self, id: &InstanceId, epoch: Epoch) -> Result<Arc<Registration>, Refusal> {
+        match self.caught_up(id, epoch).await {
+            Some(current) if current.epoch == epoch => Ok(current),
+            Some(current) => Err(Refusal::superseded(&current)),
+            None => Err(Refusal::not_registered(id.as_str())),
+        }
+    }
+
+    /// The registration as the replica shows it once it has caught up with this epoch, or the wait for that is over.
+    async fn caught_up(&self, id: &InstanceId, epoch: Epoch) -> Option<Arc<Registration>> {
         let mut view = self.view.clone();
         let started = self.clock.now();
         loop {
@@ -307,15 +316,11 @@ impl Registrar {
                     || (epoch.ordinal() == position.incarnation.ordinal()
                         && epoch.revision() > position.revision)
             });
-            let waited = self.clock.now().since(started) >= limits::AHEAD_WAIT;
-            match current {
-                Some(current) if current.epoch == epoch => return Ok(current),
-                Some(current) if !ahead || waited => return Err(Refusal::superseded(&current)),
-                None if !ahead || waited => return Err(Refusal::not_registered(id.as_str())),
-                Some(_) | None => {
-                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
-                }
+            let held = current.as_ref().is_some_and(|current| current.epoch == epoch);
+            if held || !ahead || self.clock.now().since(started) >= limits::AHEAD_WAIT {
+                return current;
             }
+            let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
         }
     }
 
@@ -379,6 +384,7 @@ impl Registrar {
             length,
             heartbeat: rollcall_model::deadlines::heartbeat(length),
             expires_at: self.wall_in(length),
+            superseded: false,
         }
     }
 
@@ -387,29 +393,13 @@ impl Registrar {
     }
 }
 
+fn no_keeper() -> Refusal {
+    Refusal::new(Code::StoreUnavailable, "no keeper judges leases here at the moment; the lease is as it was")
+}
+
 fn lost_to(id: &InstanceId, entry: &Entry) -> Refusal {
     match translate::join(id, entry, None) {
         Some(current) => Refusal::superseded(&current),
         None => Refusal::new(Code::Superseded, "a newer registration holds this instance"),
     }
-}
-
-fn updated(owned: &Owned, update: &Update) -> Result<Owned, Refusal> {
-    let mut owned = owned.clone();
-    if let Some(lifecycle) = update.lifecycle {
-        owned.lifecycle = lifecycle;
-    }
-    if let Some(load) = update.load {
-        owned.load = Some(load);
-    }
-    for (key, value) in &update.metadata {
-        match value {
-            Some(value) => drop(owned.metadata.insert(key.clone(), value.clone())),
-            None => drop(owned.metadata.remove(key)),
-        }
-    }
-    if !update.metadata.is_empty() {
-        check_metadata(&owned.metadata).map_err(Refusal::invalid)?;
-    }
-    Ok(owned)
 }

@@ -141,8 +141,14 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         tasks.spawn("probe", crate::keeper::probe::run(keeper.clone(), own_view.clone(), cancel.clone()));
     }
 
-    let registrar =
-        Registrar { groups, view: own_view, keeper: keeper.clone(), founding, clock: clock.clone() };
+    let registrar = Registrar {
+        groups,
+        view: own_view,
+        keeper: keeper.clone(),
+        founding,
+        load_limits: config.health.limits(),
+        clock: clock.clone(),
+    };
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
     let api = Api {

@@ -12,12 +12,15 @@ mod api {
     mod moody;
     mod operating;
     mod outage;
+    mod overdue;
     mod process;
     mod reading;
     mod regions;
     mod registering;
     mod renewing;
+    mod reporting;
     mod session;
+    mod sharing;
     mod updating;
     mod watching;
 }

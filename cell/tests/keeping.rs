@@ -12,7 +12,9 @@ use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::store::{Group, Op, Store as _};
 use rollcall_cell::{Running, Start, run};
 use rollcall_model::declaration::RawEndpoint;
-use rollcall_model::{Clock, Code, Declaration, Declared, InstanceId, Lifecycle, RemovalReason};
+use rollcall_model::{
+    Clock, Code, Declaration, Declared, Epoch, Holder, InstanceId, Lifecycle, Load, RemovalReason, Scope,
+};
 use rollcall_runtime::meter::Metrics;
 use rollcall_runtime::tasks::Tasks;
 use tokio::net::TcpListener;
@@ -300,6 +302,98 @@ async fn a_restart_goes_on_in_the_same_incarnation_with_a_full_lease_of_grace() 
     let renewed =
         cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await;
     assert!(renewed.is_ok(), "I09: {renewed:?}");
+    cell.stop().await;
+}
+
+fn shared(id: &str, url: &str) -> Declared {
+    Declared { scope: Scope::Service, ..declared(id, url) }
+}
+
+fn holder(name: &str) -> Holder {
+    Holder::parse(name).unwrap()
+}
+
+async fn renew_as(cell: &Cell, name: &str, epoch: Epoch) -> Result<(), Code> {
+    let report = Report { holder: holder(name), ..Report::default() };
+    cell.registrar().renew(&id("a/b/1"), epoch, report).await.map(drop).map_err(|refusal| refusal.code)
+}
+
+#[tokio::test]
+async fn i09_a_new_keeper_removes_no_shared_entry_on_the_word_of_one_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let one = cell.registrar().register_as(shared("a/b/1", "http://h:1/"), &holder("one")).await.unwrap();
+    let epoch = one.registration.epoch;
+    let two = cell.registrar().register_as(shared("a/b/1", "http://h:1/"), &holder("two")).await.unwrap();
+    assert_eq!((two.joined, two.registration.epoch), (true, epoch));
+    cell.stop().await;
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().let_go(&id("a/b/1"), epoch, &holder("one")).await.unwrap();
+    assert!(cell.has("a/b/1"), "the other one has not been heard yet, and lives");
+    renew_as(&cell, "two", epoch).await.unwrap();
+    for _ in 0..4 {
+        cell.pass(Duration::from_secs(9));
+        renew_as(&cell, "two", epoch).await.unwrap();
+    }
+    assert!(cell.has("a/b/1"));
+    cell.registrar().let_go(&id("a/b/1"), epoch, &holder("two")).await.unwrap();
+    assert!(!cell.has("a/b/1"), "a lease later the keeper knows all there are");
+    assert_eq!(renew_as(&cell, "two", epoch).await, Err(Code::NotRegistered), "I11");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_shared_entry_whose_last_holder_left_in_a_new_keepers_first_lease_goes_with_it_as_deregistered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let one = cell.registrar().register_as(shared("a/b/1", "http://h:1/"), &holder("one")).await.unwrap();
+    cell.stop().await;
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().let_go(&id("a/b/1"), one.registration.epoch, &holder("one")).await.unwrap();
+    assert!(cell.has("a/b/1"));
+    cell.pass(Duration::from_secs(31));
+    cell.until("it goes with its lease", |cell| !cell.has("a/b/1")).await;
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap();
+    assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Deregistered, "owner"));
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn an_overdue_mark_is_written_once_and_taken_back_by_a_report_or_the_next_sweep() {
+    let (cell, _folder) = memory().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let answers = format!("http://{}/", listener.local_addr().unwrap());
+    let mut epochs = Vec::new();
+    for at in 0..4 {
+        let registered = cell.registrar().register(declared(&format!("a/b/{at}"), &answers)).await.unwrap();
+        epochs.push(registered.registration.epoch);
+    }
+    cell.pass(Duration::from_secs(31));
+    let marked = |cell: &Cell| {
+        let view = cell.running.regions.own_view();
+        view.state().unwrap().iter().map(|one| one.owned.overdue).collect::<Vec<_>>()
+    };
+    cell.until("all are marked", |cell| marked(cell) == [true; 4]).await;
+    let changed = || cell.running.regions.own_view().changed().cloned().unwrap();
+    let before = changed();
+    // Two beats of the keeper later nothing else was written.
+    let beats = cell.running.regions.own_view().position().unwrap().revision.0 + 2;
+    cell.until("two beats", |cell| cell.running.regions.own_view().position().unwrap().revision.0 >= beats)
+        .await;
+    assert_eq!(changed(), before);
+    let load = Some(Load { queue_depth: 1, in_flight: 1, error_rate: 0.0 });
+    let report = Report { load, ..Report::default() };
+    cell.registrar().renew(&id("a/b/0"), epochs[0], report).await.unwrap();
+    assert_eq!(marked(&cell), [false, true, true, true], "with the report");
+    cell.registrar().renew(&id("a/b/1"), epochs[1], Report::default()).await.unwrap();
+    cell.until("the next sweep takes it back", |cell| marked(cell) == [false, false, true, true]).await;
+    cell.running.regions.own_view().state().unwrap().prove().unwrap();
     cell.stop().await;
 }
 

@@ -13,7 +13,8 @@ use rollcall_model::{Instant, Lifecycle, Query, Region, Registration, State, Vie
 pub struct Resolution {
     /// Whether there are candidates, and if not, what that means.
     pub outcome: Outcome,
-    /// Instances that fit, all of one region: healthy ones first, then degraded, then unknown; within these by id.
+    /// Instances that fit, all of one region: healthy ones first, then degraded, then unknown, and after
+    /// all of them those that are overdue; within these by id.
     pub candidates: Vec<Candidate>,
 }
 
@@ -67,10 +68,12 @@ pub(crate) fn resolve(views: &[View], query: &Query, now: Instant, age_max: Dura
 }
 
 fn candidates(region: &Region, age: Duration, state: &State, query: &Query) -> Vec<Candidate> {
-    let mut ranked: Vec<(u8, &Arc<Registration>)> = state
+    let mut ranked: Vec<((bool, u8), &Arc<Registration>)> = state
         .select(query, None)
         .filter(|registration| !is_full(registration))
-        .filter_map(|registration| rank(registration.owned.lifecycle).map(|rank| (rank, registration)))
+        .filter_map(|registration| {
+            rank(registration.owned.lifecycle).map(|rank| ((registration.owned.overdue, rank), registration))
+        })
         .collect();
     // Stable: within a rank the order of id stays.
     ranked.sort_by_key(|(rank, _)| *rank);
@@ -94,13 +97,9 @@ const fn rank(lifecycle: Lifecycle) -> Option<u8> {
     }
 }
 
-/// Full is load, not lifecycle: no free hand and no place in the queue, as last reported.
+/// Full is load, not lifecycle, as last reported.
 fn is_full(registration: &Registration) -> bool {
-    let declared = &registration.declared;
-    match (registration.owned.load, declared.max_concurrency) {
-        (Some(load), Some(most)) => load.in_flight >= most && load.queue_depth >= declared.max_queue,
-        (Some(_) | None, _) => false,
-    }
+    registration.owned.load.is_some_and(|load| rollcall_model::load::is_full(&registration.declared, load))
 }
 
 impl Outcome {
@@ -178,6 +177,16 @@ mod tests {
         let (outcome, found) = asked(&[view("us", all.into())], Duration::ZERO);
         assert_eq!(outcome, Outcome::Found);
         assert_eq!(found, ["us:a/b/healthy", "us:a/b/degraded", "us:a/b/unknown"]);
+    }
+
+    #[test]
+    fn overdue_ones_come_last() {
+        let mut overdue = registration("a/b/1", Lifecycle::Healthy);
+        overdue.owned.overdue = true;
+        let others =
+            [registration("a/b/2", Lifecycle::Unknown), registration("a/b/3", Lifecycle::Healthy), overdue];
+        let found = asked(&[view("us", others.into())], Duration::ZERO).1;
+        assert_eq!(found, ["us:a/b/3", "us:a/b/2", "us:a/b/1"]);
     }
 
     #[test]

@@ -4,72 +4,25 @@
 //! which it is worth a look. A sweep reads that column from end to end, four bytes a lease, and touches only the
 //! leases that are overdue; there is no queue that renewals would have to keep in order.
 
-use std::collections::BTreeMap;
+mod holding;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::change::{Actor, Change};
+use crate::change::Change;
 use crate::guard::{Census, Cohort};
-use crate::name::{InstanceId, Zone};
+use crate::holders::{HeardAt, Holders};
+use crate::lease::{Lease, LeaseState, Verdict};
+use crate::lifecycle::Scope;
+use crate::load::{self, LoadLimits};
+use crate::name::InstanceId;
 use crate::position::{Epoch, Revision};
 use crate::registration::Registration;
 use crate::state::State;
 use crate::time::{Instant, Timestamp};
 
-/// What a lease is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseState {
-    /// Renewed in time.
-    Live,
-    /// Not renewed for 1.5 times the longest gap between two beats.
-    Suspect,
-    /// Past its deadline; it goes with a coming sweep, unless the guard holds it.
-    Lapsed,
-}
-
-/// Why an overdue lease is no longer counted as suspect, and goes also while its cohort is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its host refused a connection to every endpoint: dead, not silent.
-    ProvedDead,
-    /// An operator let exactly this one go.
-    Released(Actor),
-}
-
-/// One lease, as its keeper sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lease {
-    /// Whose.
-    pub id: InstanceId,
-    /// Which registration of the instance.
-    pub epoch: Epoch,
-    /// The failure domain it is counted in.
-    pub zone: Option<Zone>,
-    /// How long one renewal lasts.
-    pub length: Duration,
-    /// When it was last renewed, or granted.
-    pub renewed: Instant,
-    /// The same for people.
-    pub renewed_wall: Timestamp,
-    /// Known to be dead, or let go by an operator. A renewal disproves it.
-    pub verdict: Option<Verdict>,
-    /// Renewals are ignored until then: a drill.
-    pub muted_until: Option<Instant>,
-    /// A removal is on its way to the store; renewals wait for what becomes of it (I05).
-    removing: bool,
-}
-
-/// The answer to a renewal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// The deadline moved; the lease lasts this long from now.
-    Renewed(Duration),
-    /// A newer epoch holds the instance.
-    Superseded,
-    /// There is no such registration.
-    NotRegistered,
-    /// The epoch is newer than what the keeper has applied, or a removal is under way: ask again soon.
-    Wait,
-}
+pub use crate::lease::{heartbeat, suspect_after};
+pub use holding::{LettingGo, Renewal};
 
 /// What one look at all leases found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +44,17 @@ pub struct Due {
     pub verdict: Option<Verdict>,
 }
 
+/// What readers are to be told of one lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which registration.
+    pub id: InstanceId,
+    /// Its epoch: the write's compare.
+    pub epoch: Epoch,
+    /// It is past its deadline and kept; or it is renewed again.
+    pub overdue: bool,
+}
+
 /// All leases of a region, in the hands of its one keeper.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
@@ -98,6 +62,8 @@ pub struct Deadlines {
     /// For each lease the tick at which it becomes suspect; never for a vacant place.
     look_at: Vec<u32>,
     vacant: Vec<u32>,
+    /// Those that readers see as overdue: few, and none when all is well.
+    marked: BTreeSet<u32>,
     places: BTreeMap<InstanceId, u32>,
     registered: BTreeMap<Cohort, u64>,
     applied: Revision,
@@ -109,52 +75,16 @@ pub struct Deadlines {
 const TICK: Duration = Duration::from_millis(100);
 const NEVER: u32 = u32::MAX;
 
-/// Beats are a third of the lease (section 0 of the acceptance list).
-#[must_use]
-pub fn heartbeat(lease: Duration) -> Duration {
-    lease / 3
-}
-
-/// A registration is suspect when it has not renewed for this long: 1.5 times the longest gap between jittered beats.
-#[must_use]
-pub fn suspect_after(lease: Duration) -> Duration {
-    heartbeat(lease).mul_f64(1.2 * 1.5)
-}
-
-impl Lease {
-    /// When it lapses unless renewed. An entry lives strictly before it (acceptance MOD-02).
-    #[must_use]
-    pub const fn deadline(&self) -> Instant {
-        self.renewed.plus(self.length)
-    }
-
-    /// What it is doing at `now`.
-    #[must_use]
-    pub fn state(&self, now: Instant) -> LeaseState {
-        if now >= self.deadline() {
-            LeaseState::Lapsed
-        } else if now.since(self.renewed) >= suspect_after(self.length) {
-            LeaseState::Suspect
-        } else {
-            LeaseState::Live
-        }
-    }
-
-    /// Whole heartbeats since the last renewal.
-    #[must_use]
-    pub fn missed(&self, now: Instant) -> u64 {
-        let beat = heartbeat(self.length).as_millis().max(1);
-        u64::try_from(now.since(self.renewed).as_millis() / beat).unwrap_or(u64::MAX)
-    }
-}
-
 impl Deadlines {
     /// Leases for everything in a state that was proved current: a full lease of grace for each (I09).
     #[must_use]
     pub fn begin(state: &State, ordinal: u16, applied: Revision, now: Instant, wall: Timestamp) -> Self {
         let mut deadlines = Self { ordinal, applied, zero: now, ..Self::default() };
+        let heard = HeardAt { at: now, wall };
         for registration in state.iter() {
-            deadlines.grant(registration, now, wall);
+            // Whoever holds a shared entry has a lease to be heard by this keeper.
+            let holders = is_shared(registration).then(|| Box::new(Holders::unheard(heard)));
+            deadlines.grant(registration, heard, holders, false);
         }
         deadlines
     }
@@ -198,9 +128,17 @@ impl Deadlines {
     pub fn follow(&mut self, change: &Change, now: Instant, wall: Timestamp) {
         match change {
             Change::Put(registration) => {
-                let known = self.get(registration.declared.id.as_str()).map(|lease| lease.epoch);
-                if known != Some(registration.epoch) {
-                    self.grant(registration, now, wall);
+                let id = registration.declared.id.as_str();
+                match self.get_mut(id) {
+                    Some((lease, _)) if lease.epoch == registration.epoch => {
+                        lease.is_marked = registration.owned.overdue;
+                        self.remember_mark(id);
+                    }
+                    Some((lease, _)) => {
+                        let holders = lease.holders.take();
+                        self.grant_new(registration, HeardAt { at: now, wall }, holders);
+                    }
+                    None => self.grant_new(registration, HeardAt { at: now, wall }, None),
                 }
             }
             Change::Remove(removal) => self.drop_lease(&removal.id),
@@ -213,18 +151,38 @@ impl Deadlines {
         self.applied = self.applied.max(applied);
     }
 
-    fn grant(&mut self, registration: &Registration, now: Instant, wall: Timestamp) {
+    /// A lease for a registration that was just written. Who holds a shared entry already still does.
+    fn grant_new(&mut self, registration: &Registration, heard: HeardAt, holders: Option<Box<Holders>>) {
+        let holders = is_shared(registration).then(|| {
+            let mut holders = holders.unwrap_or_default();
+            holders.expect(registration.epoch, length(registration), heard);
+            holders
+        });
+        self.grant(registration, heard, holders, true);
+    }
+
+    fn grant(
+        &mut self,
+        registration: &Registration,
+        heard: HeardAt,
+        holders: Option<Box<Holders>>,
+        is_heard: bool,
+    ) {
         let id = &registration.declared.id;
         self.drop_lease(id);
         let lease = Lease {
             id: id.clone(),
             epoch: registration.epoch,
             zone: registration.declared.zone.clone(),
-            length: Duration::from_secs(u64::from(registration.declared.lease_seconds)),
-            renewed: now,
-            renewed_wall: wall,
+            length: length(registration),
+            renewed: heard.at,
+            renewed_wall: heard.wall,
             verdict: None,
             muted_until: None,
+            holders,
+            load_next: Instant::default(),
+            is_marked: registration.owned.overdue,
+            is_heard,
             removing: false,
         };
         let look_at = look_at(&lease, self.zero);
@@ -246,6 +204,16 @@ impl Deadlines {
             (*slot, *column) = (Some(lease), look_at);
             self.places.insert(id.clone(), place);
         }
+        self.remember_mark(id.as_str());
+    }
+
+    fn remember_mark(&mut self, id: &str) {
+        let Some(place) = self.places.get(id) else { return };
+        if self.leases.get(*place as usize).and_then(Option::as_ref).is_some_and(|lease| lease.is_marked) {
+            self.marked.insert(*place);
+        } else {
+            self.marked.remove(place);
+        }
     }
 
     fn drop_lease(&mut self, id: &InstanceId) {
@@ -255,6 +223,7 @@ impl Deadlines {
             *column = NEVER;
         }
         self.vacant.push(place);
+        self.marked.remove(&place);
         for cohort in lease.iter().flat_map(cohorts) {
             if let Some(count) = self.registered.get_mut(&cohort) {
                 *count -= 1;
@@ -265,28 +234,16 @@ impl Deadlines {
         }
     }
 
-    /// Moves the deadline of one lease. Only the server's monotonic clock decides (acceptance LEA-10).
-    pub fn renew(&mut self, id: &str, epoch: Epoch, now: Instant, wall: Timestamp) -> Renewal {
-        let ahead = epoch.ordinal() == self.ordinal && epoch.revision() > self.applied;
-        let zero = self.zero;
-        match self.get_mut(id) {
-            None if ahead => Renewal::Wait,
-            None => Renewal::NotRegistered,
-            Some((lease, _)) if lease.epoch == epoch && lease.removing => Renewal::Wait,
-            Some((lease, column)) if lease.epoch == epoch => {
-                // A muted registrant is told that all is well, so that the drill shows what the others do.
-                if lease.muted_until.is_none_or(|until| now >= until) {
-                    lease.renewed = now;
-                    lease.renewed_wall = wall;
-                    lease.verdict = None;
-                    lease.muted_until = None;
-                    *column = look_at(lease, zero);
-                }
-                Renewal::Renewed(lease.length)
-            }
-            Some(_) if ahead => Renewal::Wait,
-            Some(_) => Renewal::Superseded,
-        }
+    /// Spends one write of a registration's load; `false` when it has to wait, or is not this registration any more.
+    pub fn may_write_load(&mut self, id: &str, epoch: Epoch, now: Instant, limits: &LoadLimits) -> bool {
+        self.get_mut(id)
+            .filter(|(lease, _)| lease.epoch == epoch)
+            .is_some_and(|(lease, _)| load::may_write(&mut lease.load_next, now, limits))
+    }
+
+    /// Whether an epoch of this history is not known here yet.
+    fn is_ahead(&self, epoch: Epoch) -> bool {
+        epoch.ordinal() == self.ordinal && epoch.revision() > self.applied
     }
 
     /// Looks at all leases: counts the suspects of every cohort and finds the lapsed ones.
@@ -346,6 +303,19 @@ impl Deadlines {
         taken
     }
 
+    /// What readers are to be told: of those that are renewed again first, then of the lapsed ones that were not
+    /// taken. At most `most`; the others come with the next sweep.
+    #[must_use]
+    pub fn marks(&self, overdue: &Overdue, now: Instant, most: usize) -> Vec<Mark> {
+        let lease = |place: &u32| self.leases.get(*place as usize).and_then(Option::as_ref);
+        let again = self.marked.iter().filter_map(lease).filter(|lease| !lease.is_overdue(now));
+        let held = overdue.lapsed.iter().filter_map(lease).filter(|lease| !lease.is_marked);
+        let mark =
+            |overdue: bool| move |lease: &Lease| Mark { id: lease.id.clone(), epoch: lease.epoch, overdue };
+        let both = again.filter(|lease| !lease.removing).map(mark(false));
+        both.chain(held.filter(|lease| !lease.removing).map(mark(true))).take(most).collect()
+    }
+
     /// A removal did not happen, or nobody knows: the lease may be renewed again, and is due at once.
     pub fn put_back(&mut self, id: &InstanceId, epoch: Epoch) {
         if let Some((lease, _)) = self.get_mut(id.as_str()).filter(|(lease, _)| lease.epoch == epoch) {
@@ -385,6 +355,14 @@ impl Deadlines {
             None => false,
         }
     }
+}
+
+fn length(registration: &Registration) -> Duration {
+    Duration::from_secs(u64::from(registration.declared.lease_seconds))
+}
+
+fn is_shared(registration: &Registration) -> bool {
+    registration.declared.scope == Scope::Service
 }
 
 fn cohorts(lease: &Lease) -> impl Iterator<Item = Cohort> + use<> {

@@ -8,6 +8,7 @@ use crate::capability::{Capability, CapabilityName, Skill};
 use crate::card::{Card, CardFacts};
 use crate::code::{Code, Invalid};
 use crate::endpoint::Endpoint;
+use crate::holders::Holder;
 use crate::lifecycle::{Kind, Lifecycle, Scope};
 use crate::limits;
 use crate::name::{InstanceId, Zone};
@@ -92,6 +93,9 @@ pub struct Declared {
     pub card: Option<Card>,
 }
 
+/// The instance of a shared entry whose registrants name none.
+const SHARED_INSTANCE: &str = "service";
+
 /// Collects findings; each check goes on so that the caller sees all of them at once.
 struct Findings(Vec<Invalid>);
 
@@ -148,8 +152,24 @@ impl Declared {
     /// # Errors
     /// Every finding with its pointer; nothing is repaired or cut.
     pub fn check(raw: Declaration, fresh: impl FnOnce() -> String) -> Result<Self, Vec<Invalid>> {
+        Self::check_held(raw, fresh).map(|(declared, _)| declared)
+    }
+
+    /// The same, with who holds the entry: `default` unless the declaration names it, and nobody where the entry is one
+    /// process's own. Who holds it is no part of what is declared: all holders of an entry declare the same.
+    ///
+    /// # Errors
+    /// As [`Declared::check`].
+    pub fn check_held(
+        raw: Declaration,
+        fresh: impl FnOnce() -> String,
+    ) -> Result<(Self, Option<Holder>), Vec<Invalid>> {
         let mut found = Findings(Vec::new());
-        let whole = if raw.id.matches('/').count() == 1 { format!("{}/{}", raw.id, fresh()) } else { raw.id };
+        let is_shared = raw.scope.as_deref() == Some(Scope::Service.as_str());
+        // Processes that share an entry must come to the same id without asking each other (acceptance MOD-16).
+        let instance = || if is_shared { SHARED_INSTANCE.to_owned() } else { fresh() };
+        let whole =
+            if raw.id.matches('/').count() == 1 { format!("{}/{}", raw.id, instance()) } else { raw.id };
         let id = found.take(InstanceId::parse(&whole), None);
         let (card, facts) = match raw.card.as_deref().map(Card::parse) {
             None => (None, CardFacts::default()),
@@ -162,13 +182,14 @@ impl Declared {
         let kind = word(&mut found, raw.kind, Kind::parse, Kind::Agent, "/kind", "agent or tool");
         let scope =
             word(&mut found, raw.scope, Scope::parse, Scope::Instance, "/scope", "instance or service");
-        if scope == Scope::Service || raw.holder.is_some() {
-            let at = if scope == Scope::Service { "/scope" } else { "/holder" };
-            found.body(
-                at,
-                "this version of the registry keeps one entry per process: scope instance, no holder",
-            );
-        }
+        let holder = match raw.holder {
+            Some(_) if scope == Scope::Instance => {
+                found.body("/holder", "only an entry of scope service has holders");
+                None
+            }
+            Some(name) => found.take(Holder::parse(&name), None),
+            None => (scope == Scope::Service).then(Holder::default),
+        };
         let lifecycle = word(
             &mut found,
             raw.lifecycle,
@@ -201,23 +222,26 @@ impl Declared {
         let max_concurrency = found.number(raw.max_concurrency, u32::MAX, "/max_concurrency");
         let max_queue = found.number(raw.max_queue, u32::MAX, "/max_queue").unwrap_or(0);
         match id {
-            Some(id) if found.0.is_empty() => Ok(Self {
-                id,
-                kind,
-                scope,
-                endpoints,
-                capabilities,
-                skills: facts.skills,
-                version,
-                zone,
-                weight,
-                max_concurrency,
-                max_queue,
-                metadata: raw.metadata,
-                lease_seconds: u16::try_from(lease).unwrap_or(u16::MAX),
-                lifecycle,
-                card,
-            }),
+            Some(id) if found.0.is_empty() => {
+                let declared = Self {
+                    id,
+                    kind,
+                    scope,
+                    endpoints,
+                    capabilities,
+                    skills: facts.skills,
+                    version,
+                    zone,
+                    weight,
+                    max_concurrency,
+                    max_queue,
+                    metadata: raw.metadata,
+                    lease_seconds: u16::try_from(lease).unwrap_or(u16::MAX),
+                    lifecycle,
+                    card,
+                };
+                Ok((declared, holder))
+            }
             Some(_) | None => Err(found.0),
         }
     }

@@ -30,6 +30,10 @@ pub const METADATA_KEY_CHARS_MAX: usize = 64;
 pub const METADATA_VALUE_CHARS_MAX: usize = 1_024;
 /// Longest zone, version or holder.
 pub const SHORT_TEXT_CHARS_MAX: usize = 64;
+/// Holders of one shared entry that are known by name: a large deployment. One more keeps the entry alive all the same.
+pub const HOLDERS_MAX: usize = 1_024;
+/// Registrations of one shared entry that may wait for their holder's name: a name follows within milliseconds.
+pub const NEWCOMERS_MAX: usize = 16;
 /// Largest A2A card, in bytes: eight of them fit one snapshot page.
 pub const CARD_BYTES_MAX: usize = 128 * 1024;
 /// Largest request body over HTTP: a whole registration with its card and room to spare.

@@ -34,13 +34,23 @@ pub struct Owned {
     pub metadata: BTreeMap<String, String>,
     /// Load as last published.
     pub load: Option<Load>,
+    /// `degraded` is what its load says, not its owner, who says `healthy`.
+    pub strained: bool,
+    /// Past its deadline and kept by the guard: the keeper's word beside the owner's.
+    pub overdue: bool,
 }
 
 impl Owned {
     /// What a fresh registration starts with.
     #[must_use]
     pub fn of(declared: &Declared) -> Self {
-        Self { lifecycle: declared.lifecycle, metadata: declared.metadata.clone(), load: None }
+        Self {
+            lifecycle: declared.lifecycle,
+            metadata: declared.metadata.clone(),
+            load: None,
+            strained: false,
+            overdue: false,
+        }
     }
 }
 
@@ -139,6 +149,13 @@ impl Registration {
             h.number(u64::from(load.queue_depth));
             h.number(u64::from(load.in_flight));
             h.number(load.error_rate.to_bits());
+        }
+        // Each with a word of its own, so that one set and one left out never look like another.
+        if self.owned.overdue {
+            h.text("overdue");
+        }
+        if self.owned.strained {
+            h.text("strained");
         }
         h.0.digest128()
     }

@@ -149,6 +149,8 @@ pub fn full_registration() -> Registration {
             lifecycle: Lifecycle::Degraded,
             metadata: BTreeMap::from([("queue".into(), "low".into())]),
             load: Some(Load { queue_depth: 2, in_flight: 7, error_rate: 0.125 }),
+            strained: false,
+            overdue: false,
         },
     }
 }
@@ -260,6 +262,8 @@ pub fn any_owned(chance: &mut Chance) -> Owned {
             in_flight: *chance.pick(&[0, 8]),
             error_rate: *chance.pick(&[0.0, 0.25, 1.0]),
         }),
+        strained: chance.one_in(4),
+        overdue: chance.one_in(4),
     }
 }
 

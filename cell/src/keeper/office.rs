@@ -6,13 +6,17 @@ use std::time::Duration;
 use rollcall_model::guard::CohortStatus;
 use rollcall_model::sweep::{Plan, sweep};
 use rollcall_model::{
-    Clock, Deadlines, Delta, Epoch, ExpiryGuard, GuardLimits, InstanceId, Instant, Lease, LeaseState,
-    Renewal, Revision, Verdict, View,
+    Clock, Deadlines, Delta, Epoch, ExpiryGuard, GuardLimits, Holder, InstanceId, Instant, Lease, LeaseState,
+    LettingGo, LoadLimits, Renewal, Revision, Verdict, View,
 };
 use tokio::sync::watch;
 
 /// Most removals of one sweep: what a second of the store's group commits carries.
 const SWEEP_MOST: usize = 20_000;
+
+/// Most marks of one sweep: ten group commits, a tenth of a second of the store's time. A lost zone of 30,000 is told
+/// within a minute.
+const MARKS_MOST: usize = 600;
 
 /// The process's access to the leases, whether or not it keeps them now. Cheap to clone.
 #[derive(Clone)]
@@ -67,14 +71,39 @@ impl KeeperHandle {
         self.office.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews one lease.
+    /// Renews one lease; the holder tells apart those that share the entry.
     #[must_use]
-    pub fn renew(&self, id: &InstanceId, epoch: Epoch) -> Renewed {
+    pub fn renew(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Renewed {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         match self.office().as_mut() {
             None => Renewed::NoOffice,
-            Some(office) => Renewed::Judged(office.deadlines.renew(id.as_str(), epoch, now, wall)),
+            Some(office) => Renewed::Judged(office.deadlines.renew(id.as_str(), holder, epoch, now, wall)),
         }
+    }
+
+    /// Names the holder that just wrote this registration of a shared entry.
+    pub fn wrote(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        if let Some(office) = self.office().as_mut() {
+            // Where the keeper has not applied it yet, the holder is known from its first renewal.
+            let _ = office.deadlines.wrote(id.as_str(), holder, epoch, now, wall);
+        }
+    }
+
+    /// Lets one holder of an entry go; `None` when this process does not keep the leases now.
+    #[must_use]
+    pub fn let_go(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Option<LettingGo> {
+        let now = self.clock.now();
+        self.office().as_mut().map(|office| office.deadlines.let_go(id.as_str(), holder, epoch, now))
+    }
+
+    /// Whether the load of this registration may be written now. Each `true` is one write.
+    #[must_use]
+    pub fn may_write_load(&self, id: &InstanceId, epoch: Epoch, limits: &LoadLimits) -> bool {
+        let now = self.clock.now();
+        self.office()
+            .as_mut()
+            .is_some_and(|office| office.deadlines.may_write_load(id.as_str(), epoch, now, limits))
     }
 
     /// One lease as the keeper sees it. The outer `None`: this process does not keep the leases now.
@@ -129,12 +158,12 @@ impl KeeperHandle {
 
     pub(super) fn sweep(&self, now: Instant) -> Plan {
         match self.office().as_mut() {
-            Some(office) => sweep(&mut office.deadlines, &mut office.guard, now, SWEEP_MOST),
+            Some(office) => sweep(&mut office.deadlines, &mut office.guard, now, SWEEP_MOST, MARKS_MOST),
             None => Plan::default(),
         }
     }
 
-    pub(super) fn put_back(&self, id: &InstanceId, epoch: Epoch) {
+    pub(crate) fn put_back(&self, id: &InstanceId, epoch: Epoch) {
         if let Some(office) = self.office().as_mut() {
             office.deadlines.put_back(id, epoch);
         }

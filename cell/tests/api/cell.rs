@@ -82,6 +82,7 @@ impl Cell {
                 .collect(),
             guard: rollcall_cell::config::GuardConfig::default(),
             admission,
+            health: rollcall_cell::config::HealthConfig::default(),
             auth: None,
         };
         let start = Start {

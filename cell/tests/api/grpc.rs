@@ -29,7 +29,7 @@ fn request(id: &str) -> RegisterRequest {
 }
 
 fn renewal(id: &str, epoch: u64) -> renew_request::Item {
-    renew_request::Item { id: id.into(), epoch, load: None, lifecycle: 0 }
+    renew_request::Item { id: id.into(), epoch, load: None, lifecycle: 0, holder: None }
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn the_use_cases_are_the_same_at_both_ports() {
         let got = discovery.get(get.clone()).await.unwrap().into_inner().agent.unwrap();
         assert_eq!((got.region.as_str(), got.registration.unwrap().epoch), ("us", epoch));
 
-        registrar.deregister(v1::DeregisterRequest { id: id.into(), epoch }).await.unwrap();
+        registrar.deregister(v1::DeregisterRequest { id: id.into(), epoch, holder: None }).await.unwrap();
         let gone = discovery.get(get).await.unwrap_err();
         assert_eq!((gone.code(), code_of(&gone)), (tonic::Code::NotFound, Some(Code::NotFound)));
         let removals = discovery.removals(v1::RemovalsRequest { limit: 1, id: String::new() }).await;
@@ -111,7 +111,7 @@ async fn refusals_carry_their_code_in_trailers() {
     assert_eq!((bad.code(), code_of(&bad)), (tonic::Code::InvalidArgument, Some(Code::InvalidId)));
     let old = registrar.register(request("ops/mail/1")).await.unwrap().into_inner().epoch;
     let new = registrar.register(request("ops/mail/1")).await.unwrap().into_inner().epoch;
-    let late = v1::DeregisterRequest { id: "ops/mail/1".into(), epoch: old };
+    let late = v1::DeregisterRequest { id: "ops/mail/1".into(), epoch: old, holder: None };
     let lost = registrar.deregister(late).await.unwrap_err();
     assert_eq!((lost.code(), code_of(&lost)), (tonic::Code::FailedPrecondition, Some(Code::Superseded)));
     assert_eq!(lost.metadata().get(EPOCH_TRAILER).unwrap().to_str().unwrap(), new.to_string());

@@ -125,7 +125,8 @@ async fn what_is_wrong_in_a_body_has_its_code_and_place() {
         (with("zone", json!(1)), "invalid_body", "/zone"),
         (with("metadata", json!({"k": 1})), "invalid_body", "/metadata/k"),
         (with("card", json!({})), "invalid_card", "/card/name"),
-        (with("scope", json!("service")), "invalid_body", "/scope"),
+        (with("scope", json!("fleet")), "invalid_body", "/scope"),
+        (with("holder", json!("pod-1")), "invalid_body", "/holder"),
     ] {
         cell.post("/v1/registrations", &body).await.faulty(code, &[pointer]);
     }

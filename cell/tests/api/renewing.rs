@@ -63,7 +63,7 @@ async fn every_refusal_of_a_renewal_has_its_code() {
     cell.fenced("PUT", LEASE, &epoch, &json!({"lifecycle": "x"}))
         .await
         .faulty("invalid_body", &["/lifecycle"]);
-    let holder = format!("{LEASE}?holder=h");
+    let holder = format!("{LEASE}?holder=");
     cell.fenced("PUT", &holder, &epoch, &Value::Null).await.faulty("invalid_parameter", &["holder"]);
     let what = format!("{LEASE}?what=1");
     cell.fenced("PUT", &what, &epoch, &Value::Null).await.faulty("unknown_parameter", &["what"]);

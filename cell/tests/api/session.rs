@@ -51,7 +51,7 @@ fn register(id: &str) -> Request {
 }
 
 fn renewal(id: &str, epoch: u64) -> renew_request::Item {
-    renew_request::Item { id: id.into(), epoch, load: None, lifecycle: 0 }
+    renew_request::Item { id: id.into(), epoch, ..renew_request::Item::default() }
 }
 
 fn code(response: &Response) -> &str {

@@ -154,6 +154,7 @@ async fn cell(
         view: others.iter().map(view).collect(),
         guard: rollcall_cell::config::GuardConfig::default(),
         admission: admission(),
+        health: rollcall_cell::config::HealthConfig::default(),
         auth: None,
     };
     let start = rollcall_cell::Start {

@@ -88,6 +88,7 @@ impl Cells {
             epoch: epoch.get(),
             load: load.map(convert::registration::load),
             lifecycle: lifecycle.map_or(v1::Lifecycle::Unspecified, convert::registration::lifecycle).into(),
+            holder: None,
         };
         let request = v1::RenewRequest { items: vec![item] };
         let line = self.line()?;
@@ -119,7 +120,7 @@ impl Cells {
         epoch: Epoch,
         patience: Duration,
     ) -> Result<Gone, CallError> {
-        let request = v1::DeregisterRequest { id: id.as_str().to_owned(), epoch: epoch.get() };
+        let request = v1::DeregisterRequest { id: id.as_str().to_owned(), epoch: epoch.get(), holder: None };
         let line = self.line()?;
         let mut client = RegistrarClient::new(line.channel.clone());
         match self.judge(&line, bounded(patience, client.deregister(request)).await) {

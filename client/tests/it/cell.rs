@@ -280,6 +280,7 @@ impl Registrar for Cell {
             heartbeat_seconds: script.beat.as_secs_f64(),
             lease_expires_at_ms: 0,
             position: None,
+            holder: None,
         }))
     }
 
@@ -298,6 +299,7 @@ impl Registrar for Cell {
                 lease_seconds: 30,
                 heartbeat_seconds: script.beat.as_secs_f64(),
                 lease_expires_at_ms: 0,
+                superseded: false,
             }),
             Err((Code::NotRegistered, _)) => Outcome::NotRegistered(NotRegistered {}),
             Err((_, endpoint)) => {
@@ -316,7 +318,7 @@ impl Registrar for Cell {
         &self,
         request: Request<v1::DeregisterRequest>,
     ) -> Result<Response<v1::DeregisterResponse>, Status> {
-        let v1::DeregisterRequest { id, epoch } = request.into_inner();
+        let v1::DeregisterRequest { id, epoch, .. } = request.into_inner();
         self.note(Call::Deregister { id: id.clone(), epoch });
         let mut script = self.script();
         script.refused()?;

@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rollcall_model::testing::{declared, id, ids, registered, registration, removal};
 use rollcall_model::{
-    Change, Deadlines, Declared, Epoch, InstanceId, Instant, Lease, LeaseState, Registration, Renewal,
-    Revision, State, Timestamp,
+    Change, Deadlines, Declared, Epoch, Holder, InstanceId, Instant, Lease, LeaseState, Registration,
+    Renewal, Revision, State, Timestamp,
 };
 
 use crate::cases;
@@ -201,7 +201,7 @@ impl World {
             }
         };
         let epoch = epoch.unwrap_or(Epoch::new(ORDINAL, Revision(1)));
-        let answer = self.deadlines.renew(id.as_str(), epoch, self.now, WALL);
+        let answer = self.deadlines.renew(id.as_str(), &Holder::default(), epoch, self.now, WALL);
         assert_eq!(answer, expected, "{id} {epoch:?} at {:?}", self.now);
     }
 
@@ -292,9 +292,12 @@ fn i05_a_lease_whose_removal_is_under_way_waits_for_what_becomes_of_it() {
     let held = leased("a/b/c", 30, Revision(2));
     deadlines.follow(&Change::Put(Arc::new(held.clone())), at(0), WALL);
     take(&mut deadlines, at(30_000), 10);
-    assert_eq!(deadlines.renew("a/b/c", held.epoch, at(30_001), WALL), Renewal::Wait);
+    assert_eq!(deadlines.renew("a/b/c", &Holder::default(), held.epoch, at(30_001), WALL), Renewal::Wait);
     deadlines.put_back(&id("a/b/c"), held.epoch);
-    assert_eq!(deadlines.renew("a/b/c", held.epoch, at(30_003), WALL), Renewal::Renewed(seconds(30)));
+    assert_eq!(
+        deadlines.renew("a/b/c", &Holder::default(), held.epoch, at(30_003), WALL),
+        Renewal::Renewed(seconds(30))
+    );
     assert_eq!(take(&mut deadlines, at(60_002), 10), []);
 }
 
@@ -313,7 +316,7 @@ fn registering_again_and_again_leaves_nothing_behind_in_the_queue() {
     deadlines.follow(&Change::Put(Arc::new(last.clone())), at(40_000), WALL);
     for second in 41..=100 {
         assert_eq!(
-            deadlines.renew("a/b/c", last.epoch, at(second * 1_000), WALL),
+            deadlines.renew("a/b/c", &Holder::default(), last.epoch, at(second * 1_000), WALL),
             Renewal::Renewed(seconds(30))
         );
         assert_eq!(take(&mut deadlines, at(second * 1_000), 10), []);

@@ -9,8 +9,8 @@ use rollcall_model::deadlines::suspect_after;
 use rollcall_model::sweep::sweep;
 use rollcall_model::testing::{Chance, declared, registered};
 use rollcall_model::{
-    Change, Cohort, Deadlines, Declared, Epoch, ExpiryGuard, GuardLimits, Instant, Phase, Renewal, Revision,
-    State, Timestamp, Verdict, Zone, jittered,
+    Change, Cohort, Deadlines, Declared, Epoch, ExpiryGuard, GuardLimits, Holder, Instant, Phase, Renewal,
+    Revision, State, Timestamp, Verdict, Zone, jittered,
 };
 
 const WALL: Timestamp = Timestamp(0);
@@ -72,7 +72,7 @@ fn healthy_removed(seed: u64, rule: Rule, until_ms: u64, cut: &impl Fn(usize, u6
             if next[instance] <= ms {
                 next[instance] = ms + beat(&mut chance);
                 if !cut(instance, ms) {
-                    let _ = deadlines.renew(&ids[instance], epoch, now, WALL);
+                    let _ = deadlines.renew(&ids[instance], &Holder::default(), epoch, now, WALL);
                 }
             }
         }
@@ -80,7 +80,7 @@ fn healthy_removed(seed: u64, rule: Rule, until_ms: u64, cut: &impl Fn(usize, u6
             continue;
         }
         let gone = match rule {
-            Rule::Guard => sweep(&mut deadlines, &mut guard, now, usize::MAX).remove,
+            Rule::Guard => sweep(&mut deadlines, &mut guard, now, usize::MAX, 0).remove,
             Rule::NoSettling | Rule::Textbook => {
                 let overdue = deadlines.overdue(now);
                 let region = overdue.census.get(&Cohort::Region).copied().unwrap_or_default();
@@ -171,12 +171,12 @@ fn i06_b03_a_small_fleet_loses_its_one_dead_member_and_is_never_frozen_for_ever(
                 for instance in 1..size {
                     let id = format!("a/b/{instance}");
                     assert!(matches!(
-                        deadlines.renew(&id, Epoch::new(1, Revision(2)), now, WALL),
+                        deadlines.renew(&id, &Holder::default(), Epoch::new(1, Revision(2)), now, WALL),
                         Renewal::Renewed(_)
                     ));
                 }
             }
-            for due in sweep(&mut deadlines, &mut guard, now, usize::MAX).remove {
+            for due in sweep(&mut deadlines, &mut guard, now, usize::MAX, 0).remove {
                 gone.push((due.id.as_str().to_owned(), second));
                 let change = rollcall_model::testing::removal(due.id.as_str(), 2, 3);
                 deadlines.follow(&Change::Remove(Arc::new(change)), now, WALL);
@@ -196,10 +196,11 @@ fn i08_what_an_operator_releases_or_a_refused_connection_proves_goes_while_the_r
         let now = Instant(Duration::from_secs(second));
         if second % 10 == 0 {
             for instance in (0..FLEET).filter(|instance| instance % 3 != 2) {
-                let _ = deadlines.renew(&format!("sim/agent/{instance}"), epoch, now, WALL);
+                let _ =
+                    deadlines.renew(&format!("sim/agent/{instance}"), &Holder::default(), epoch, now, WALL);
             }
         }
-        assert_eq!(sweep(&mut deadlines, &mut guard, now, usize::MAX).remove, [], "held at {second} s");
+        assert_eq!(sweep(&mut deadlines, &mut guard, now, usize::MAX, 0).remove, [], "held at {second} s");
     }
     let now = Instant(Duration::from_secs(60));
     assert!(guard.is_holding());
@@ -210,12 +211,12 @@ fn i08_what_an_operator_releases_or_a_refused_connection_proves_goes_while_the_r
         "a live one cannot be condemned"
     );
     let gone: Vec<_> =
-        sweep(&mut deadlines, &mut guard, now, usize::MAX).remove.into_iter().map(|due| due.id).collect();
+        sweep(&mut deadlines, &mut guard, now, usize::MAX, 0).remove.into_iter().map(|due| due.id).collect();
     assert_eq!(gone.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["sim/agent/2", "sim/agent/5"]);
     assert!(guard.is_holding(), "38 are still silent");
     // A renewal disproves the verdict.
     assert!(deadlines.judge("sim/agent/8", epoch, Verdict::ProvedDead, now));
-    let _ = deadlines.renew("sim/agent/8", epoch, now, WALL);
+    let _ = deadlines.renew("sim/agent/8", &Holder::default(), epoch, now, WALL);
     assert_eq!(deadlines.get("sim/agent/8").unwrap().verdict, None);
 }
 
@@ -231,10 +232,11 @@ fn i08_a_guard_that_lets_go_waits_one_more_suspect_period() {
         if second % 10 == 0 {
             // Everybody is silent from 20 to 90 s; then all but one come back.
             for instance in (0..FLEET).filter(|instance| *instance != 2 && !(20..90).contains(&second)) {
-                let _ = deadlines.renew(&format!("sim/agent/{instance}"), epoch, now, WALL);
+                let _ =
+                    deadlines.renew(&format!("sim/agent/{instance}"), &Holder::default(), epoch, now, WALL);
             }
         }
-        let plan = sweep(&mut deadlines, &mut guard, now, usize::MAX);
+        let plan = sweep(&mut deadlines, &mut guard, now, usize::MAX, 0);
         let settles = |turn: &&rollcall_model::guard::Turn| matches!(turn.phase, Phase::Settling { .. });
         if plan.turns.iter().any(|turn| settles(&turn)) {
             settled.get_or_insert(second);
@@ -258,10 +260,11 @@ fn i07_in_any_window_of_one_lease_no_more_than_the_limit_goes() {
         let now = Instant(Duration::from_secs(second));
         for instance in 0..FLEET {
             if (instance as u64) * 2 > second && second % 5 == 0 {
-                let _ = deadlines.renew(&format!("sim/agent/{instance}"), epoch, now, WALL);
+                let _ =
+                    deadlines.renew(&format!("sim/agent/{instance}"), &Holder::default(), epoch, now, WALL);
             }
         }
-        for due in sweep(&mut deadlines, &mut guard, now, usize::MAX).remove {
+        for due in sweep(&mut deadlines, &mut guard, now, usize::MAX, 0).remove {
             gone.push(second);
             let change = rollcall_model::testing::removal(due.id.as_str(), 2, 3);
             deadlines.follow(&Change::Remove(Arc::new(change)), now, WALL);

@@ -110,6 +110,8 @@ pub fn owned(owned: &Owned) -> v1::Owned {
         lifecycle: lifecycle(owned.lifecycle).into(),
         metadata: owned.metadata.clone(),
         load: owned.load.map(load),
+        overdue: owned.overdue,
+        strained: owned.strained,
     }
 }
 
@@ -122,6 +124,8 @@ pub fn owned_from(wire: v1::Owned) -> Result<Owned, Unreadable> {
         lifecycle: lifecycle_from(wire.lifecycle()).ok_or_else(|| Unreadable::missing("owned.lifecycle"))?,
         metadata: wire.metadata,
         load: wire.load.map(load_from),
+        overdue: wire.overdue,
+        strained: wire.strained,
     })
 }
 

@@ -111,6 +111,12 @@ pub struct Owned {
     >,
     #[prost(message, optional, tag = "3")]
     pub load: ::core::option::Option<Load>,
+    /// the keeper's word: past its deadline and kept by the guard
+    #[prost(bool, tag = "4")]
+    pub overdue: bool,
+    /// degraded by its load; its owner says healthy
+    #[prost(bool, tag = "5")]
+    pub strained: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Registration {
@@ -1144,6 +1150,9 @@ pub struct RegisterResponse {
     pub lease_expires_at_ms: i64,
     #[prost(message, optional, tag = "7")]
     pub position: ::core::option::Option<Position>,
+    /// scope service: who holds the entry by this answer
+    #[prost(string, optional, tag = "8")]
+    pub holder: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RenewRequest {
@@ -1162,6 +1171,9 @@ pub mod renew_request {
         pub load: ::core::option::Option<super::Load>,
         #[prost(enumeration = "super::Lifecycle", tag = "4")]
         pub lifecycle: i32,
+        /// scope service; left out: default
+        #[prost(string, optional, tag = "5")]
+        pub holder: ::core::option::Option<::prost::alloc::string::String>,
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1207,6 +1219,9 @@ pub mod renew_response {
         pub heartbeat_seconds: f64,
         #[prost(int64, tag = "3")]
         pub lease_expires_at_ms: i64,
+        /// scope service: the entry lives on, declared anew by another holder
+        #[prost(bool, tag = "4")]
+        pub superseded: bool,
     }
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct NotRegistered {}
@@ -1247,6 +1262,9 @@ pub struct DeregisterRequest {
     pub id: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub epoch: u64,
+    /// scope service: only this one lets go; left out: default
+    #[prost(string, optional, tag = "3")]
+    pub holder: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeregisterResponse {}

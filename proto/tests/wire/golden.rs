@@ -172,11 +172,16 @@ fn writers() -> Vec<Golden> {
         epoch: 42,
         load,
         lifecycle: lifecycle.into(),
+        holder: None,
     };
     let load = v1::Load { queue_depth: 2, in_flight: 7, error_rate: 0.125 };
     let result = |id: &str, outcome| v1::renew_response::Result { id: id.into(), outcome: Some(outcome) };
-    let renewed =
-        Renewed { lease_seconds: 30, heartbeat_seconds: 10.5, lease_expires_at_ms: 1_796_000_030_000 };
+    let renewed = Renewed {
+        lease_seconds: 30,
+        heartbeat_seconds: 10.5,
+        lease_expires_at_ms: 1_796_000_030_000,
+        superseded: false,
+    };
     let current = v1::Current { epoch: 43, endpoint: "http://10.0.0.2:8080/".into() };
     vec![
         read_as("register_request", "RegisterRequest", convert::register_request(&declaration()), |read| {
@@ -193,6 +198,7 @@ fn writers() -> Vec<Golden> {
                 heartbeat_seconds: 10.5,
                 lease_expires_at_ms: 1_796_000_030_000,
                 position: Some(convert::position(&position(2, 42))),
+                holder: None,
             },
         ),
         wire(
@@ -239,7 +245,7 @@ fn writers() -> Vec<Golden> {
         wire(
             "deregister_request",
             "DeregisterRequest",
-            v1::DeregisterRequest { id: "a/b/c".into(), epoch: 42 },
+            v1::DeregisterRequest { id: "a/b/c".into(), epoch: 42, holder: None },
         ),
     ]
 }

@@ -68,6 +68,8 @@ fn crumbs() -> Vec<Registration> {
             one.owned = Owned {
                 metadata: entries(64),
                 load: Some(Load { queue_depth: u32::MAX, in_flight: u32::MAX, error_rate: 0.1 }),
+                overdue: true,
+                strained: true,
                 ..one.owned
             };
             one

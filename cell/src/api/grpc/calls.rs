@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use futures_util::future::join_all;
-use rollcall_model::{Code, Declared, Epoch, InstanceId, Load, limits};
+use rollcall_model::{Code, Declared, Epoch, Holder, InstanceId, Load, limits};
 use rollcall_proto::convert;
 use rollcall_proto::convert::registration::{lifecycle_from, load_from};
 use rollcall_proto::v1::renew_response::{NotRegistered, Refused, Renewed, Result as Item, result::Outcome};
@@ -22,9 +22,9 @@ pub(super) async fn register(
     wire: RegisterRequest,
     address: Option<IpAddr>,
 ) -> Result<RegisterResponse, Refusal> {
-    let declared = declared(wire)?;
+    let (declared, holder) = declared(wire)?;
     api.admission.register(api.standing(&declared.id), address)?;
-    let registered = api.registrar.register(declared).await?;
+    let registered = api.registrar.register_as(declared, &holder.clone().unwrap_or_default()).await?;
     Ok(RegisterResponse {
         id: registered.registration.declared.id.as_str().to_owned(),
         region: api.regions.own().as_str().to_owned(),
@@ -33,6 +33,7 @@ pub(super) async fn register(
         heartbeat_seconds: registered.lease.heartbeat.as_secs_f64(),
         lease_expires_at_ms: registered.lease.expires_at.0,
         position: Some(convert::position(&registered.position)),
+        holder: holder.map(|holder| holder.as_str().to_owned()),
     })
 }
 
@@ -40,7 +41,7 @@ pub(super) async fn renew(api: &Api, wire: RenewRequest) -> Result<RenewResponse
     let items = items(wire)?;
     api.admission.renew(items.len())?;
     // All at once, a thousand at most: an item may wait for the replica, and the others need not wait for it.
-    let renewals = items.iter().map(|(id, epoch, report)| api.registrar.renew(id, *epoch, *report));
+    let renewals = items.iter().map(|(id, epoch, report)| api.registrar.renew(id, *epoch, report.clone()));
     let outcomes = join_all(renewals).await;
     let results = items.iter().zip(outcomes).map(|((id, ..), outcome)| Item {
         id: id.as_str().to_owned(),
@@ -57,16 +58,22 @@ pub(super) async fn update(api: &Api, wire: UpdateRequest) -> Result<UpdateRespo
 
 pub(super) async fn deregister(api: &Api, wire: DeregisterRequest) -> Result<DeregisterResponse, Refusal> {
     let (id, epoch) = subject(&wire.id, wire.epoch, "")?;
-    api.registrar.deregister(&id, epoch).await?;
+    let holder = holder(wire.holder, "")?;
+    api.registrar.let_go(&id, epoch, &holder).await?;
     Ok(DeregisterResponse {})
 }
 
-fn declared(wire: RegisterRequest) -> Result<Declared, Refusal> {
+fn declared(wire: RegisterRequest) -> Result<(Declared, Option<Holder>), Refusal> {
     known::<v1::Kind>(wire.kind, "/kind")?;
     known::<v1::Scope>(wire.scope, "/scope")?;
     known::<v1::Lifecycle>(wire.lifecycle, "/lifecycle")?;
     let declaration = convert::declaration_from_request(wire);
-    Declared::check(declaration, random::id).map_err(Refusal::invalid)
+    Declared::check_held(declaration, random::id).map_err(Refusal::invalid)
+}
+
+fn holder(name: Option<String>, here: &str) -> Result<Holder, Refusal> {
+    let holder = name.as_deref().map_or_else(|| Ok(Holder::default()), Holder::parse);
+    holder.map_err(|finding| invalid(finding.code, &format!("{here}/holder"), finding.detail))
 }
 
 fn subject(id: &str, epoch: u64, here: &str) -> Result<(InstanceId, Epoch), Refusal> {
@@ -87,7 +94,11 @@ fn items(wire: RenewRequest) -> Result<Vec<(InstanceId, Epoch, Report)>, Refusal
         let here = format!("/items/{at}");
         let (id, epoch) = subject(&item.id, item.epoch, &here)?;
         known::<v1::Lifecycle>(item.lifecycle, &format!("{here}/lifecycle"))?;
-        let report = Report { lifecycle: lifecycle_from(item.lifecycle()), load: load(item.load, &here)? };
+        let report = Report {
+            lifecycle: lifecycle_from(item.lifecycle()),
+            load: load(item.load, &here)?,
+            holder: holder(item.holder, &here)?,
+        };
         items.push((id, epoch, report));
     }
     Ok(items)
@@ -125,6 +136,7 @@ fn renewed(times: LeaseTimes) -> Outcome {
         lease_seconds: whole_seconds(times),
         heartbeat_seconds: times.heartbeat.as_secs_f64(),
         lease_expires_at_ms: times.expires_at.0,
+        superseded: times.superseded,
     })
 }
 

@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rollcall_model::{
-    Capability, Code, Endpoint, LeaseState, Position, Region, Registration, Removal, Skill, Timestamp, View,
+    Capability, Code, Endpoint, Position, Region, Registration, Removal, Skill, Timestamp, View,
 };
 use serde::Serialize;
 
@@ -133,14 +133,15 @@ impl Shown<'_> {
         agent(region, registration, self.internal, self.is_overdue(region, registration))
     }
 
-    /// Past its deadline and still there. Only the own region's keeper knows.
+    /// Past its deadline and still there. The own region's keeper knows at once; the others tell by their feeds.
     fn is_overdue(&self, region: &Region, registration: &Registration) -> bool {
+        let told = registration.owned.overdue;
         if region != self.api.regions.own() {
-            return false;
+            return told;
         }
         let lease = self.api.registrar.keeper.lease(registration.declared.id.as_str()).flatten();
         let now = self.api.clock.now();
-        lease.is_some_and(|lease| lease.epoch == registration.epoch && lease.state(now) == LeaseState::Lapsed)
+        lease.filter(|lease| lease.epoch == registration.epoch).map_or(told, |lease| lease.is_overdue(now))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
-use rollcall_model::{Code, InstanceId, Invalid, Query, limits};
+use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, limits};
 
 use crate::api::reading::{self, Place};
 use crate::refusal::Refusal;
@@ -113,13 +113,9 @@ impl Parameters {
         query
     }
 
-    /// Refuses a holder where the contract knows one: this version keeps an entry for each process.
-    pub(super) fn no_holder(&mut self) {
-        self.one("holder", |_| {
-            Err::<(), _>(
-                "this version of the registry keeps one entry per process: scope instance, no holder".into(),
-            )
-        });
+    /// Takes the holder of a shared entry; `default` when none is named.
+    pub(super) fn holder(&mut self) -> Holder {
+        self.one("holder", |text| Holder::parse(text).map_err(|finding| finding.detail)).unwrap_or_default()
     }
 
     /// Refuses what is wrong, and what nobody took.

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::future::join_all;
 use rollcall_model::body::parse_registration;
-use rollcall_model::{Code, Declared, LeaseState};
+use rollcall_model::{Code, Declared, Holder, LeaseState};
 use serde::Serialize;
 
 use crate::admission;
@@ -17,7 +17,7 @@ use crate::api::http::subject::{self, Subject};
 use crate::api::http::{Answer, Shared, body, report};
 use crate::random;
 use crate::refusal::Refusal;
-use crate::registrar::LeaseTimes;
+use crate::registrar::{LeaseTimes, Report};
 
 #[derive(Serialize)]
 struct Registered<'a> {
@@ -27,6 +27,9 @@ struct Registered<'a> {
     #[serde(flatten)]
     lease: Lease,
     position: PositionJson,
+    /// Only where there are holders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -34,6 +37,9 @@ struct Lease {
     lease_seconds: u64,
     heartbeat_seconds: serde_json::Number,
     lease_expires_at: String,
+    /// Only where it is so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    superseded: bool,
 }
 
 impl From<LeaseTimes> for Lease {
@@ -42,6 +48,7 @@ impl From<LeaseTimes> for Lease {
             lease_seconds: times.length.as_secs(),
             heartbeat_seconds: json::seconds(times.heartbeat),
             lease_expires_at: json::time(times.expires_at),
+            superseded: times.superseded,
         }
     }
 }
@@ -51,10 +58,10 @@ pub(super) async fn register(State(api): State<Shared>, parameters: Parameters, 
     let address = admission::address(request.extensions());
     let body = body::read(request, &[body::JSON]).await?;
     let declaration = parse_registration(&body).map_err(Refusal::invalid)?;
-    let declared = Declared::check(declaration, random::id).map_err(Refusal::invalid)?;
+    let (declared, holder) = Declared::check_held(declaration, random::id).map_err(Refusal::invalid)?;
     // Only what could be done is counted: a malformed body takes nobody's place.
     api.admission.register(api.standing(&declared.id), address)?;
-    let registered = api.registrar.register(declared).await?;
+    let registered = api.registrar.register_as(declared, &holder.clone().unwrap_or_default()).await?;
     let epoch = registered.registration.epoch;
     let shown = Registered {
         id: registered.registration.declared.id.as_str(),
@@ -62,8 +69,10 @@ pub(super) async fn register(State(api): State<Shared>, parameters: Parameters, 
         epoch: epoch.to_string(),
         lease: registered.lease.into(),
         position: PositionJson::from(&registered.position),
+        holder: holder.as_ref().map(Holder::as_str),
     };
-    let mut response = json::answer(StatusCode::CREATED, &shown)?;
+    let status = if registered.joined { StatusCode::OK } else { StatusCode::CREATED };
+    let mut response = json::answer(status, &shown)?;
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{epoch}\"")) {
         response.headers_mut().insert(ETAG, tag);
     }
@@ -77,10 +86,11 @@ pub(super) async fn renew(
     headers: HeaderMap,
     request: Request,
 ) -> Answer {
-    parameters.no_holder();
+    let holder = parameters.holder();
     parameters.close()?;
     let epoch = subject::epoch(&headers)?;
     let report = report::renewal(&body::read_if_any(request, &[body::JSON]).await?)?;
+    let report = Report { holder, ..report };
     api.admission.renew(1)?;
     let times = api.registrar.renew(&id, epoch, report).await?;
     json::answer(StatusCode::OK, &Lease::from(times))
@@ -95,7 +105,14 @@ struct LeaseShown<'a> {
     lease_expires_at: String,
     lease_seconds: u64,
     missed: u64,
-    holders: Option<()>,
+    holders: Option<Vec<HolderShown<'a>>>,
+}
+
+#[derive(Serialize)]
+struct HolderShown<'a> {
+    holder: &'a str,
+    epoch: String,
+    last_renewal_at: String,
 }
 
 pub(super) async fn lease(State(api): State<Shared>, Subject(id): Subject, parameters: Parameters) -> Answer {
@@ -114,7 +131,14 @@ pub(super) async fn lease(State(api): State<Shared>, Subject(id): Subject, param
         lease_expires_at: json::time(facts.expires_at),
         lease_seconds: facts.lease.length.as_secs(),
         missed: facts.missed,
-        holders: None,
+        holders: facts.holders.as_ref().map(|holders| {
+            let shown = holders.iter().map(|(holder, hold)| HolderShown {
+                holder: holder.as_str(),
+                epoch: hold.epoch.to_string(),
+                last_renewal_at: json::time(hold.heard.wall),
+            });
+            shown.collect()
+        }),
     };
     json::answer(StatusCode::OK, &shown)
 }
@@ -130,6 +154,9 @@ struct ItemResult<'a> {
     status: &'static str,
     lease_expires_at: Option<String>,
     current: Option<Current<'a>>,
+    /// Only where it is so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    superseded: bool,
 }
 
 pub(super) async fn renew_all(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
@@ -138,7 +165,8 @@ pub(super) async fn renew_all(State(api): State<Shared>, parameters: Parameters,
     api.admission.renew(items.len())?;
     // All at once, a thousand at most: an item may wait for the replica, and the others need not wait for it.
     let outcomes =
-        join_all(items.iter().map(|item| api.registrar.renew(&item.id, item.epoch, item.report))).await;
+        join_all(items.iter().map(|item| api.registrar.renew(&item.id, item.epoch, item.report.clone())))
+            .await;
     // Nobody could judge one of them: then the batch is refused and sent again. Renewing twice is harmless.
     let is_verdict = |code| matches!(code, Code::Superseded | Code::NotRegistered);
     let unjudged =
@@ -147,11 +175,12 @@ pub(super) async fn renew_all(State(api): State<Shared>, parameters: Parameters,
         return Err(refusal.clone());
     }
     let results = items.iter().zip(&outcomes).map(|(item, outcome)| {
+        let superseded = outcome.as_ref().is_ok_and(|times| times.superseded);
         let (status, expires_at, current) = match outcome {
             Ok(times) => ("ok", Some(json::time(times.expires_at)), None),
             Err(refusal) => (refusal.code.as_str(), None, refusal.current.as_ref().map(Current::from)),
         };
-        ItemResult { id: item.id.as_str(), status, lease_expires_at: expires_at, current }
+        ItemResult { id: item.id.as_str(), status, lease_expires_at: expires_at, current, superseded }
     });
     json::answer(StatusCode::OK, &Results { results: results.collect() })
 }
@@ -177,9 +206,9 @@ pub(super) async fn deregister(
     mut parameters: Parameters,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    parameters.no_holder();
+    let holder = parameters.holder();
     parameters.close()?;
     let epoch = subject::epoch(&headers)?;
-    api.registrar.deregister(&id, epoch).await?;
+    api.registrar.let_go(&id, epoch, &holder).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

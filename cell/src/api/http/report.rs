@@ -1,7 +1,7 @@
 //! What owners say in a body beside a registration: load and lifecycle, a patch, a batch of renewals.
 
 use rollcall_model::body::{Members, parse_json};
-use rollcall_model::{Code, Epoch, InstanceId, Invalid, Lifecycle, Load, limits};
+use rollcall_model::{Code, Epoch, Holder, InstanceId, Invalid, Lifecycle, Load, limits};
 use serde_json::Value;
 
 use crate::api::http::subject;
@@ -60,7 +60,7 @@ fn item(value: &Value, here: &str, found: &mut Vec<Invalid>) -> Option<Item> {
     let mut members = Members::open(value, here, found)?;
     let id = members.required_text("id");
     let epoch = members.required_text("epoch");
-    let holder = members.value("holder").is_some();
+    let holder = members.text("holder");
     let load = members.value("load");
     let lifecycle = members.text("lifecycle");
     members.close();
@@ -79,12 +79,16 @@ fn item(value: &Value, here: &str, found: &mut Vec<Invalid>) -> Option<Item> {
             "it is an epoch as it was answered",
         ));
     }
-    if holder {
-        let detail = "this version of the registry keeps one entry per process: scope instance, no holder";
-        found.push(Invalid::new(Code::InvalidBody, format!("{here}/holder"), detail));
-    }
+    let holder = match holder.as_deref().map(Holder::parse) {
+        None => Holder::default(),
+        Some(Ok(holder)) => holder,
+        Some(Err(finding)) => {
+            found.push(Invalid::new(finding.code, format!("{here}/holder"), finding.detail));
+            return None;
+        }
+    };
     let report = report(load, lifecycle.as_deref(), here, found);
-    Some(Item { id: parsed.ok()?, epoch: known?, report })
+    Some(Item { id: parsed.ok()?, epoch: known?, report: Report { holder, ..report } })
 }
 
 /// Reads the body of a patch.
@@ -132,7 +136,7 @@ fn patched(key: &str, value: &Value, found: &mut Vec<Invalid>) -> Option<Option<
 /// Reads load and lifecycle.
 fn report(load: Option<&Value>, lifecycle: Option<&str>, here: &str, found: &mut Vec<Invalid>) -> Report {
     let lifecycle = word(lifecycle, here, found);
-    let Some(value) = load else { return Report { lifecycle, load: None } };
+    let Some(value) = load else { return Report { lifecycle, ..Report::default() } };
     let here = format!("{here}/load");
     let mut read = Load::default();
     let mut wrong = Vec::new();
@@ -154,7 +158,7 @@ fn report(load: Option<&Value>, lifecycle: Option<&str>, here: &str, found: &mut
         wrong.push(Invalid::new(Code::InvalidBody, format!("{here}/error_rate"), "it is from 0 to 1"));
     }
     found.extend(wrong);
-    Report { lifecycle, load: Some(read) }
+    Report { lifecycle, load: Some(read), ..Report::default() }
 }
 
 fn word(text: Option<&str>, here: &str, found: &mut Vec<Invalid>) -> Option<Lifecycle> {
@@ -215,6 +219,8 @@ mod tests {
         let good = r#"{"id":"a/b/c","epoch":"7"}"#;
         assert_eq!(renewals(format!(r#"{{"renewals":[{good}]}}"#).as_bytes()).unwrap().len(), 1);
         assert_eq!(renewals(br#"{"renewals":[]}"#).unwrap(), []);
+        let held = renewals(br#"{"renewals":[{"id":"a/b/c","epoch":"7","holder":"pod-1"}]}"#).unwrap();
+        assert_eq!(held[0].report.holder.as_str(), "pod-1");
         for (item, code, pointer) in [
             (r#"{"epoch":"7"}"#, Code::InvalidBody, "/renewals/1/id"),
             (r#"{"id":"a/b/c"}"#, Code::InvalidBody, "/renewals/1/epoch"),
@@ -222,7 +228,7 @@ mod tests {
             (r#"{"id":"a/b/c","epoch":"x"}"#, Code::InvalidEpoch, "/renewals/1/epoch"),
             (r#"{"id":"a/b","epoch":"7"}"#, Code::InvalidId, "/renewals/1/id"),
             (r#"{"id":"a/b/c","epoch":"7","x":1}"#, Code::UnknownMember, "/renewals/1/x"),
-            (r#"{"id":"a/b/c","epoch":"7","holder":"h"}"#, Code::InvalidBody, "/renewals/1/holder"),
+            (r#"{"id":"a/b/c","epoch":"7","holder":""}"#, Code::InvalidBody, "/renewals/1/holder"),
             (r#"{"id":"a/b/c","epoch":"7","lifecycle":"x"}"#, Code::InvalidBody, "/renewals/1/lifecycle"),
             ("7", Code::InvalidBody, "/renewals/1"),
         ] {

@@ -1,0 +1,126 @@
+//! Entries of scope `service`: several processes register one id, hold it together and let go one by one.
+//!
+//! Who holds an entry is in the keeper's memory alone. Promises: joining writes nothing; an entry is removed only by the
+//! last one that lets it go, or by its lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall_model::{
+    Declared, Epoch, Holder, InstanceId, LettingGo, Position, RemovalReason, Renewal, Scope, limits,
+};
+use rollcall_proto::store::Gone;
+
+use super::{Registered, Registrar, no_keeper};
+use crate::keeper::{KeeperHandle, Renewed};
+use crate::refusal::Refusal;
+
+impl Registrar {
+    /// Joins an entry that stands there with the same data; `None` when there is none, and something is to be written.
+    ///
+    /// # Errors
+    /// No keeper here that could take in who joins: what it does not know, it does not keep alive.
+    pub(super) async fn join(
+        &self,
+        declared: &Declared,
+        holder: &Holder,
+    ) -> Result<Option<Registered>, Refusal> {
+        if declared.scope != Scope::Service {
+            return Ok(None);
+        }
+        let mut view = self.view.clone();
+        let started = self.clock.now();
+        loop {
+            let shown = view.borrow_and_update().clone();
+            let current = shown.state().and_then(|state| state.get(declared.id.as_str()));
+            let Some((current, position)) =
+                current.filter(|current| current.declared == *declared).zip(shown.position())
+            else {
+                return Ok(None);
+            };
+            match self.keeper.renew(&declared.id, holder, current.epoch) {
+                Renewed::Judged(Renewal::Renewed(length)) => {
+                    return Ok(Some(Registered {
+                        registration: Arc::clone(current),
+                        position: Position::new(position.incarnation.clone(), current.epoch.revision()),
+                        lease: self.times(length),
+                        joined: true,
+                    }));
+                }
+                Renewed::NoOffice => return Err(no_keeper()),
+                // It is on its way out, or was just replaced: look again, and in the end write.
+                Renewed::Judged(_) if self.clock.now().since(started) >= limits::AHEAD_WAIT => {
+                    return Ok(None);
+                }
+                Renewed::Judged(_) => {
+                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
+                }
+            }
+        }
+    }
+
+    /// Lets a registration go on its owner's word: removes it, or, where it is shared, this holder alone unless it is
+    /// the last. Final: no later heartbeat brings back what was removed (I11).
+    ///
+    /// # Errors
+    /// Superseded, not registered, no keeper here for a shared entry, or the store's refusals.
+    pub async fn let_go(&self, id: &InstanceId, epoch: Epoch, holder: &Holder) -> Result<(), Refusal> {
+        // A cell that never reached its store knows of nobody: it must not say "not registered".
+        self.founding()?;
+        let current = self.caught_up(id, epoch).await.ok_or_else(|| Refusal::not_registered(id.as_str()))?;
+        if current.declared.scope == Scope::Service {
+            return self.let_go_shared(id, epoch, holder).await;
+        }
+        if current.epoch != epoch {
+            return Err(Refusal::superseded(&current));
+        }
+        self.remove(id, epoch, by_owner(id)).await
+    }
+
+    async fn let_go_shared(&self, id: &InstanceId, epoch: Epoch, holder: &Holder) -> Result<(), Refusal> {
+        let mut view = self.view.clone();
+        let started = self.clock.now();
+        loop {
+            view.borrow_and_update();
+            let last = self.clock.now().since(started) >= limits::AHEAD_WAIT;
+            match self.keeper.let_go(id, holder, epoch).ok_or_else(no_keeper)? {
+                LettingGo::Others => return Ok(()),
+                LettingGo::Last(current) => {
+                    let mut leaving = Leaving { keeper: &self.keeper, id, epoch: current, is_gone: false };
+                    self.remove(id, current, by_owner(id)).await?;
+                    leaving.is_gone = true;
+                    return Ok(());
+                }
+                LettingGo::NotRegistered => return Err(Refusal::not_registered(id.as_str())),
+                LettingGo::Superseded => return Err(self.superseded(id)),
+                // It became one process's own meanwhile; a holder's epoch is an older one.
+                LettingGo::NotShared => return Err(self.superseded(id)),
+                LettingGo::Wait if last => return Err(self.still_waiting(id, epoch)),
+                LettingGo::Wait => {
+                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
+                }
+            }
+        }
+    }
+}
+
+/// An entry that the keeper holds back from renewals while the store removes it. Also a caller that hangs up, or a store
+/// that does not answer, gives it back: the compare makes a second try harmless.
+struct Leaving<'a> {
+    keeper: &'a KeeperHandle,
+    id: &'a InstanceId,
+    epoch: Epoch,
+    is_gone: bool,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            self.keeper.put_back(self.id, self.epoch);
+        }
+    }
+}
+
+fn by_owner(id: &InstanceId) -> Gone {
+    Gone { id: id.clone(), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None }
+}

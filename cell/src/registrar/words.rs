@@ -1,0 +1,90 @@
+//! What owners say beside their declaration: updates, and what a renewal reports.
+//!
+//! Promises: a word is written only for the registration that it was said of (I02), and it does not move the epoch.
+//! A report is written only when readers would route otherwise for it.
+
+use std::sync::Arc;
+
+use rollcall_model::declaration::check_metadata;
+use rollcall_model::{Code, Epoch, InstanceId, Owned, Registration, load};
+
+use super::{Registrar, Report, TRIES, Update, lost_to};
+use crate::group::Outcome;
+use crate::keeper::owned_write;
+use crate::refusal::Refusal;
+
+impl Registrar {
+    /// Changes what an owner may change; the epoch stays.
+    ///
+    /// # Errors
+    /// Superseded, not registered, metadata over its limits, or the store's refusals.
+    pub async fn update(
+        &self,
+        id: &InstanceId,
+        epoch: Epoch,
+        update: Update,
+    ) -> Result<Arc<Registration>, Refusal> {
+        self.write_owned(id, epoch, |current| updated(&current.owned, &update)).await
+    }
+
+    /// Writes what `words` make of the registration beside its declaration; nothing when they change nothing.
+    pub(super) async fn write_owned(
+        &self,
+        id: &InstanceId,
+        epoch: Epoch,
+        words: impl Fn(&Registration) -> Result<Owned, Refusal>,
+    ) -> Result<Arc<Registration>, Refusal> {
+        for _ in 0..TRIES {
+            let founding = self.founding()?;
+            let current = self.fenced(id, epoch).await?;
+            let owned = words(&current)?;
+            if owned == current.owned {
+                return Ok(current);
+            }
+            match self.commit(id, owned_write(&current, &owned), None, &founding).await? {
+                Outcome::Won(revision) => {
+                    return Ok(Arc::new(Registration { owned, revision, ..(*current).clone() }));
+                }
+                Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
+                Outcome::Lost(Some(entry)) if entry.mod_revision != epoch.revision() => {
+                    return Err(lost_to(id, &entry));
+                }
+                // Another word of the owner was faster: wait until it is known here, and decide anew.
+                Outcome::Lost(Some(_)) => self.moved_on(current.revision).await,
+                Outcome::OtherHistory => self.other_history(&founding).await?,
+            }
+        }
+        Err(Refusal::new(Code::Conflict, format!("other updates of {id} were faster; try again")))
+    }
+
+    pub(super) fn news(&self, current: &Registration, report: &Report) -> Option<load::News> {
+        load::news(&current.declared, &current.owned, report.lifecycle, report.load, &self.load_limits)
+    }
+
+    pub(super) fn is_to_be_written(&self, id: &InstanceId, epoch: Epoch, report: &Report) -> bool {
+        let current = self.current(id).filter(|current| current.epoch == epoch);
+        let news = current.and_then(|current| self.news(&current, report));
+        news.is_some_and(|news| news.is_told || self.keeper.may_write_load(id, epoch, &self.load_limits))
+    }
+}
+
+fn updated(owned: &Owned, update: &Update) -> Result<Owned, Refusal> {
+    let mut owned = owned.clone();
+    if let Some(lifecycle) = update.lifecycle {
+        owned.lifecycle = lifecycle;
+        owned.strained = false;
+    }
+    if let Some(load) = update.load {
+        owned.load = Some(load);
+    }
+    for (key, value) in &update.metadata {
+        match value {
+            Some(value) => drop(owned.metadata.insert(key.clone(), value.clone())),
+            None => drop(owned.metadata.remove(key)),
+        }
+    }
+    if !update.metadata.is_empty() {
+        check_metadata(&owned.metadata).map_err(Refusal::invalid)?;
+    }
+    Ok(owned)
+}
