@@ -28,6 +28,7 @@
 mod background;
 mod error;
 mod follow;
+mod kubernetes;
 mod local_snapshot;
 mod options;
 mod registrant;

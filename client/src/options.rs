@@ -20,15 +20,19 @@ const FIRST_LOAD: Duration = Duration::from_secs(3);
 pub struct RegistrantOptions {
     /// The cell's processes, such as `http://127.0.0.1:7400`, in order of preference. Either port of a cell will do.
     pub urls: Vec<String>,
-    /// What to declare. With an id of two parts, `namespace/name`, the instance is made once, at the start.
+    /// What to declare. With an id of two parts, `namespace/name`, the instance is made once, at the start; with scope
+    /// `service` it is the one that all processes of the deployment share, and the holder is made instead.
     pub declaration: Declaration,
+    /// Whether metadata is filled from what Kubernetes says in the environment (`POD_NAME`, `POD_NAMESPACE`,
+    /// `SERVICE_NAME`, …). Default true; outside of Kubernetes nothing is added, and what is declared always wins.
+    pub kubernetes: bool,
 }
 
 impl RegistrantOptions {
     /// Options with defaults.
     #[must_use]
     pub fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>, declaration: Declaration) -> Self {
-        Self { urls: urls.into_iter().map(Into::into).collect(), declaration }
+        Self { urls: urls.into_iter().map(Into::into).collect(), declaration, kubernetes: true }
     }
 }
 

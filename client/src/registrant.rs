@@ -9,11 +9,12 @@ mod task;
 
 use std::time::{Duration, Instant};
 
-use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Lifecycle, Load, Region};
+use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Lifecycle, Load, Region, Scope};
 use tokio::sync::watch;
 
 use crate::background;
 use crate::error::{CallError, StartError};
+use crate::kubernetes;
 use crate::options::RegistrantOptions;
 use crate::transport::Cells;
 
@@ -86,7 +87,12 @@ impl Registrant {
     ///
     /// # Errors
     /// The options are wrong, or the process has no thread to spare. A registry that is away is no error.
-    pub fn start(options: RegistrantOptions) -> Result<Self, StartError> {
+    pub fn start(mut options: RegistrantOptions) -> Result<Self, StartError> {
+        if options.kubernetes {
+            let is_shared = is_shared(&options.declaration);
+            let environment = |name: &str| std::env::var(name).ok();
+            kubernetes::fill(&mut options.declaration.metadata, is_shared, environment);
+        }
         let (declaration, declared) = checked(options.declaration)?;
         let cells = Cells::new(&options.urls)?;
         let (told, hears) = watch::channel(Told::default());
@@ -127,7 +133,8 @@ impl Registrant {
         self.status.borrow().clone()
     }
 
-    /// Says how the instance is doing; goes out at once, and again whenever it is registered anew.
+    /// Says how the instance is doing; goes out at once, and again whenever it is registered anew. Of an entry that is
+    /// shared `draining` and `offline` are not told: one process that ends is not the end of the service.
     pub fn set_lifecycle(&self, lifecycle: Lifecycle) {
         self.told.send_if_modified(|told| told.lifecycle.replace(lifecycle) != Some(lifecycle));
     }
@@ -141,7 +148,8 @@ impl Registrant {
         });
     }
 
-    /// Ends it: says `draining`, then deregisters with the epoch. Returns within the budget.
+    /// Ends it: says `draining`, then deregisters with the epoch; lets go of an entry that is shared. Returns within the
+    /// budget.
     ///
     /// Work in progress is the caller's: set the lifecycle to draining, finish the work, then close.
     pub async fn close(mut self, budget: Duration) -> Closed {
@@ -155,9 +163,17 @@ impl Registrant {
     }
 }
 
-/// Checks the declaration as a registry would, and fixes its id: a registration that is repeated must not become two.
+fn is_shared(raw: &Declaration) -> bool {
+    raw.scope.as_deref() == Some(Scope::Service.as_str())
+}
+
+/// Checks the declaration as a registry would, and fixes its id and its holder: a registration that is
+/// repeated must not become two.
 fn checked(mut raw: Declaration) -> Result<(Declaration, Declared), StartError> {
     let fresh = || uuid::Uuid::new_v4().to_string();
+    if is_shared(&raw) && raw.holder.is_none() {
+        raw.holder = Some(fresh());
+    }
     let declared = Declared::check(raw.clone(), fresh).map_err(StartError::Declaration)?;
     raw.id = declared.id.as_str().to_owned();
     Ok((raw, declared))
@@ -182,6 +198,17 @@ mod tests {
         let (raw, declared) = checked(declaration("ops/mail")).unwrap();
         assert_eq!(declared.id.agent(), "ops/mail");
         assert_eq!(raw.id, declared.id.as_str());
+    }
+
+    #[test]
+    fn each_process_that_shares_an_entry_is_a_holder_of_its_own() {
+        let shared = || Declaration { scope: Some("service".into()), ..declaration("ops/mail") };
+        let (one, declared) = checked(shared()).unwrap();
+        let (other, _) = checked(shared()).unwrap();
+        assert_eq!((declared.id.as_str(), &one.id), ("ops/mail/service", &other.id));
+        assert!(one.holder.is_some() && one.holder != other.holder);
+        let (named, _) = checked(Declaration { holder: Some("pod-1".into()), ..shared() }).unwrap();
+        assert_eq!(named.holder.as_deref(), Some("pod-1"));
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     endpoints: Vec<String>,
+    is_shared: bool,
     held: Option<Epoch>,
     identity: Identity,
     beat: Duration,
@@ -80,6 +81,7 @@ impl Upkeep {
     pub(crate) fn new(endpoints: Vec<String>, now: Instant) -> Self {
         Self {
             endpoints,
+            is_shared: false,
             held: None,
             identity: Identity::Same,
             beat: BEAT_DEFAULT,
@@ -88,6 +90,12 @@ impl Upkeep {
             due: now,
             earliest: now,
         }
+    }
+
+    /// Of an entry that several processes share: another's endpoint is no reason to take another id.
+    pub(crate) const fn sharing(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
     /// The epoch it holds, as far as it knows.
@@ -129,7 +137,7 @@ impl Upkeep {
             (Some(_), Answer::NotRegistered) => self.register_at_once(Identity::Same, now),
             (Some(_), Answer::Superseded(endpoint)) => {
                 // Its own endpoint: a predecessor's or its own late registration, so the id is still its own.
-                let own = self.endpoints.contains(&endpoint);
+                let own = self.is_shared || self.endpoints.contains(&endpoint);
                 self.register_at_once(if own { Identity::Same } else { Identity::New }, now);
             }
             (Some(_), Answer::Failed(retry_after)) => self.next_beat(retry_after, now, chance),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Instant, Lifecycle};
+use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Instant, Lifecycle, Scope};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -22,6 +22,8 @@ pub(super) struct Keeping {
     declaration: Declaration,
     declared_lifecycle: Lifecycle,
     id: InstanceId,
+    /// Other processes hold the same entry: this one never speaks of its end for all of them.
+    is_shared: bool,
     upkeep: Upkeep,
     told: watch::Receiver<Told>,
     status: watch::Sender<Status>,
@@ -46,12 +48,15 @@ impl Keeping {
         status: watch::Sender<Status>,
     ) -> Self {
         let endpoints = declared.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
+        let is_shared = declared.scope == Scope::Service;
+        let upkeep = Upkeep::new(endpoints, Instant::default());
         Self {
             cells,
             declaration,
             declared_lifecycle: declared.lifecycle,
             id: declared.id.clone(),
-            upkeep: Upkeep::new(endpoints, Instant::default()),
+            is_shared,
+            upkeep: if is_shared { upkeep.sharing() } else { upkeep },
             told,
             status,
             started: std::time::Instant::now(),
@@ -135,7 +140,11 @@ impl Keeping {
 
     async fn register(&mut self) {
         let told = self.told.borrow_and_update().lifecycle;
-        let lifecycle = lifecycle_to_declare(self.declared_lifecycle, told);
+        // Holders of one entry declare the same, whatever each of them is at.
+        let lifecycle = match told {
+            Some(_) if self.is_shared => self.declared_lifecycle,
+            told => lifecycle_to_declare(self.declared_lifecycle, told),
+        };
         self.declaration.lifecycle = Some(lifecycle.as_str().to_owned());
         let answer = match self.cells.register(&self.declaration, ANSWER_MAX).await {
             Ok(registered) => {
@@ -160,8 +169,10 @@ impl Keeping {
 
     async fn renew(&mut self, epoch: Epoch) {
         let Told { lifecycle, load, .. } = self.told.borrow_and_update().clone();
+        let lifecycle = lifecycle.filter(|word| !self.is_shared || speaks_for_all(*word));
         let patience = self.upkeep.patience();
-        let answer = match self.cells.renew(&self.id, epoch, lifecycle, load, patience).await {
+        let holder = self.declaration.holder.clone();
+        let answer = match self.cells.renew(&self.id, holder, epoch, lifecycle, load, patience).await {
             Ok(Renewal::Renewed(beat)) => {
                 self.status.send_modify(|status| {
                     status.last_error = None;
@@ -245,13 +256,17 @@ impl Keeping {
         self.status.send_modify(|status| status.state = RegistrantState::Draining);
         let load = self.told.borrow().load;
         let patience = self.upkeep.patience();
-        match self.cells.renew(&self.id, epoch, Some(Lifecycle::Draining), load, patience).await {
-            Ok(Renewal::Renewed(_)) => {}
-            Ok(Renewal::NotRegistered | Renewal::Superseded(_)) => return Closed::Deregistered,
-            Err(error) => tracing::debug!(id = %self.id, %error, "draining was not heard"),
+        let holder = self.declaration.holder.clone();
+        if !self.is_shared {
+            let draining = Some(Lifecycle::Draining);
+            match self.cells.renew(&self.id, None, epoch, draining, load, patience).await {
+                Ok(Renewal::Renewed(_)) => {}
+                Ok(Renewal::NotRegistered | Renewal::Superseded(_)) => return Closed::Deregistered,
+                Err(error) => tracing::debug!(id = %self.id, %error, "draining was not heard"),
+            }
         }
         loop {
-            match self.cells.deregister(&self.id, epoch, patience).await {
+            match self.cells.deregister(&self.id, holder.clone(), epoch, patience).await {
                 Ok(Gone::Now | Gone::Before) => return Closed::Deregistered,
                 Err(error) => {
                     let wait = error.retry_after().unwrap_or_default().max(FLOOR);
@@ -282,6 +297,14 @@ fn lifecycle_to_declare(declared: Lifecycle, told: Option<Lifecycle>) -> Lifecyc
             | Lifecycle::Offline
             | Lifecycle::Unknown,
         ) => Lifecycle::Starting,
+    }
+}
+
+/// Whether one process may say so of an entry that others hold too.
+const fn speaks_for_all(word: Lifecycle) -> bool {
+    match word {
+        Lifecycle::Draining | Lifecycle::Offline => false,
+        Lifecycle::Starting | Lifecycle::Healthy | Lifecycle::Degraded | Lifecycle::Unknown => true,
     }
 }
 

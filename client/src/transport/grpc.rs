@@ -74,10 +74,11 @@ impl Cells {
         })
     }
 
-    /// Renews one lease.
+    /// Renews one lease; `holder` tells apart those that share the entry.
     pub(crate) async fn renew(
         &self,
         id: &InstanceId,
+        holder: Option<String>,
         epoch: Epoch,
         lifecycle: Option<Lifecycle>,
         load: Option<Load>,
@@ -88,7 +89,7 @@ impl Cells {
             epoch: epoch.get(),
             load: load.map(convert::registration::load),
             lifecycle: lifecycle.map_or(v1::Lifecycle::Unspecified, convert::registration::lifecycle).into(),
-            holder: None,
+            holder,
         };
         let request = v1::RenewRequest { items: vec![item] };
         let line = self.line()?;
@@ -96,6 +97,7 @@ impl Cells {
         let response = self.judge(&line, bounded(patience, client.renew(request)).await)?;
         let outcome = response.results.into_iter().next().and_then(|result| result.outcome);
         match outcome {
+            // Also when another holder declared the shared entry anew: this one keeps it alive and has nothing to do.
             Some(Outcome::Renewed(renewed)) => Ok(Renewal::Renewed(beat(renewed.heartbeat_seconds))),
             Some(Outcome::NotRegistered(_)) => Ok(Renewal::NotRegistered),
             Some(Outcome::Superseded(current)) => Ok(Renewal::Superseded(current.endpoint)),
@@ -117,10 +119,11 @@ impl Cells {
     pub(crate) async fn deregister(
         &self,
         id: &InstanceId,
+        holder: Option<String>,
         epoch: Epoch,
         patience: Duration,
     ) -> Result<Gone, CallError> {
-        let request = v1::DeregisterRequest { id: id.as_str().to_owned(), epoch: epoch.get(), holder: None };
+        let request = v1::DeregisterRequest { id: id.as_str().to_owned(), epoch: epoch.get(), holder };
         let line = self.line()?;
         let mut client = RegistrarClient::new(line.channel.clone());
         match self.judge(&line, bounded(patience, client.deregister(request)).await) {

@@ -29,10 +29,28 @@ const BEAT: Duration = Duration::from_millis(200);
 /// What a client asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Call {
-    Register { id: String, epoch: u64, lifecycle: Option<Lifecycle> },
-    Renew { id: String, epoch: u64, lifecycle: Option<Lifecycle>, queue_depth: Option<u32> },
-    Deregister { id: String, epoch: u64 },
-    Watch { region: String, since: Option<String> },
+    Register {
+        id: String,
+        holder: Option<String>,
+        epoch: u64,
+        lifecycle: Option<Lifecycle>,
+    },
+    Renew {
+        id: String,
+        holder: Option<String>,
+        epoch: u64,
+        lifecycle: Option<Lifecycle>,
+        queue_depth: Option<u32>,
+    },
+    Deregister {
+        id: String,
+        holder: Option<String>,
+        epoch: u64,
+    },
+    Watch {
+        region: String,
+        since: Option<String>,
+    },
 }
 
 struct Script {
@@ -269,7 +287,8 @@ impl Registrar for Cell {
         let lifecycle = convert::registration::lifecycle_from(request.lifecycle());
         let mut script = self.script();
         let epoch = script.next_epoch();
-        self.note(Call::Register { id: request.id.clone(), epoch, lifecycle });
+        let holder = request.holder.clone();
+        self.note(Call::Register { id: request.id.clone(), holder, epoch, lifecycle });
         script.refused()?;
         script.held.insert(request.id.clone(), (epoch, request.endpoints[0].url.clone()));
         Ok(Response::new(v1::RegisterResponse {
@@ -288,13 +307,23 @@ impl Registrar for Cell {
         let item = request.into_inner().items.remove(0);
         self.note(Call::Renew {
             id: item.id.clone(),
+            holder: item.holder.clone(),
             epoch: item.epoch,
             lifecycle: convert::registration::lifecycle_from(item.lifecycle()),
             queue_depth: item.load.map(|load| load.queue_depth),
         });
         let script = self.script();
         script.refused()?;
-        let outcome = match script.judge(&item.id, item.epoch) {
+        // A holder of an older epoch keeps a shared entry alive.
+        let judged = script.judge(&item.id, item.epoch);
+        let superseded = item.holder.is_some() && matches!(judged, Err((Code::Superseded, _)));
+        let outcome = match judged {
+            Err(_) if superseded => Outcome::Renewed(Renewed {
+                lease_seconds: 30,
+                heartbeat_seconds: script.beat.as_secs_f64(),
+                lease_expires_at_ms: 0,
+                superseded,
+            }),
             Ok(()) => Outcome::Renewed(Renewed {
                 lease_seconds: 30,
                 heartbeat_seconds: script.beat.as_secs_f64(),
@@ -318,11 +347,13 @@ impl Registrar for Cell {
         &self,
         request: Request<v1::DeregisterRequest>,
     ) -> Result<Response<v1::DeregisterResponse>, Status> {
-        let v1::DeregisterRequest { id, epoch, .. } = request.into_inner();
-        self.note(Call::Deregister { id: id.clone(), epoch });
+        let v1::DeregisterRequest { id, epoch, holder } = request.into_inner();
+        self.note(Call::Deregister { id: id.clone(), holder: holder.clone(), epoch });
         let mut script = self.script();
         script.refused()?;
-        script.judge(&id, epoch).map_err(|(code, _)| refusal::status(code, "as told", None))?;
+        if holder.is_none() {
+            script.judge(&id, epoch).map_err(|(code, _)| refusal::status(code, "as told", None))?;
+        }
         script.held.remove(&id);
         Ok(Response::new(v1::DeregisterResponse {}))
     }

@@ -104,6 +104,32 @@ async fn superseded_by_a_foreign_endpoint_it_leaves_the_id_to_the_other() {
 }
 
 #[tokio::test]
+async fn a_holder_of_a_shared_entry_goes_on_through_a_rollout_and_leaves_without_draining_the_service() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let mut shared = declaration("ops/mail");
+    shared.scope = Some("service".into());
+    let registrant = Registrant::start(RegistrantOptions::new([serving.url()], shared)).unwrap();
+    let status = registered(&registrant).await;
+    let epoch = status.epoch.unwrap().get();
+    assert_eq!(status.id.as_str(), "ops/mail/service");
+    // A newer version of the deployment registers other data, elsewhere.
+    cell.take_over("ops/mail/service", "http://other:1/");
+    registrant.set_lifecycle(Lifecycle::Draining);
+    let renewals_before = registrant.status().renewals;
+    until(&registrant, "it goes on", |status| status.renewals >= renewals_before + 3).await;
+    assert_eq!(registrant.close(Duration::from_secs(5)).await, Closed::Deregistered);
+    let calls: Vec<_> = cell.calls().into_iter().map(|(_, call)| call).collect();
+    let Some(Call::Register { holder: Some(own), .. }) = calls.first() else { panic!("{calls:?}") };
+    for call in &calls[1..calls.len() - 1] {
+        let Call::Renew { holder, epoch: told, lifecycle, .. } = call else { panic!("{calls:?}") };
+        assert_eq!((holder.as_ref(), *told, *lifecycle), (Some(own), epoch, None), "{calls:?}");
+    }
+    let gone = Call::Deregister { id: "ops/mail/service".into(), holder: Some(own.clone()), epoch };
+    assert_eq!(calls.last(), Some(&gone));
+}
+
+#[tokio::test]
 async fn a_registry_that_is_away_at_the_start_is_waited_for() {
     let cell = Cell::new();
     let address = cell.serve().address;
@@ -172,6 +198,7 @@ async fn a_lifecycle_is_told_at_once_and_again_after_a_loss() {
     registrant.report_load(Load { queue_depth: 7, in_flight: 1, error_rate: 0.0 });
     registrant.set_lifecycle(Lifecycle::Degraded);
     let degraded = Call::Renew {
+        holder: None,
         id: "ops/mail/1".into(),
         epoch: registrant.status().epoch.unwrap().get(),
         lifecycle: Some(Lifecycle::Degraded),
@@ -202,7 +229,7 @@ async fn closing_says_draining_and_then_deregisters_with_the_epoch() {
         matches!(draining, Call::Renew { epoch: told, lifecycle: Some(Lifecycle::Draining), .. } if *told == epoch),
         "{draining:?}"
     );
-    assert_eq!(*gone, Call::Deregister { id: "ops/mail/1".into(), epoch });
+    assert_eq!(*gone, Call::Deregister { id: "ops/mail/1".into(), holder: None, epoch });
 }
 
 #[tokio::test]
