@@ -159,6 +159,16 @@ pub(crate) struct HeldArgs {
     /// The epoch that registering gave
     #[arg(long)]
     pub(crate) epoch: String,
+    /// Who says so, where the entry is shared; left out: default
+    #[arg(long, value_name = "NAME")]
+    pub(crate) holder: Option<String>,
+}
+
+impl HeldArgs {
+    /// The holder as a parameter.
+    pub(crate) fn parameters(&self) -> Vec<(String, String)> {
+        self.holder.iter().map(|holder| ("holder".to_owned(), holder.clone())).collect()
+    }
 }
 
 /// An id's three parts, for a path. Their grammar is the cell's to judge.

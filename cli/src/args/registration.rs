@@ -37,9 +37,12 @@ pub(crate) struct RegistrationArgs {
     /// Failure domain
     #[arg(long)]
     pub(crate) zone: Option<String>,
-    /// instance or service
+    /// instance, or service for an entry that all replicas of a deployment share
     #[arg(long)]
     pub(crate) scope: Option<String>,
+    /// Who holds the entry of scope service: its process id or a uuid
+    #[arg(long, value_name = "NAME")]
+    pub(crate) holder: Option<String>,
     /// A metadata entry, key=value; more than one
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) metadata: Vec<(String, String)>,
@@ -51,7 +54,7 @@ pub(crate) struct RegistrationArgs {
     pub(crate) card: Option<PathBuf>,
     /// The whole body as JSON instead of flags; - reads stdin
     #[arg(short, long, value_name = "FILE", conflicts_with_all = [
-        "id", "endpoint", "capability", "kind", "version", "zone", "scope", "metadata", "lease", "card",
+        "id", "endpoint", "capability", "kind", "version", "zone", "scope", "holder", "metadata", "lease", "card",
     ])]
     pub(crate) file: Option<PathBuf>,
 }
@@ -63,6 +66,8 @@ struct Body {
     kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     endpoints: Vec<Endpoint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -98,6 +103,7 @@ impl RegistrationArgs {
             id: self.id.unwrap_or_default(),
             kind: self.kind,
             scope: self.scope,
+            holder: self.holder,
             endpoints: self.endpoint.into_iter().map(|url| Endpoint { url }).collect(),
             capabilities: self.capability,
             version: self.version,
@@ -157,13 +163,14 @@ mod tests {
             version: Some("1.2.3".into()),
             zone: Some("a".into()),
             scope: Some("service".into()),
+            holder: Some("pod-1".into()),
             metadata: vec![("k".into(), "a=b".into())],
             lease: Some(10),
             card: Some(card),
             file: None,
         };
         let expected = [
-            r#"{"id":"a/b","kind":"tool","scope":"service","endpoints":[{"url":"http://h:1/"},{"url":"grpc://h:2"}],"#,
+            r#"{"id":"a/b","kind":"tool","scope":"service","holder":"pod-1","endpoints":[{"url":"http://h:1/"},{"url":"grpc://h:2"}],"#,
             r#""capabilities":["email:send:v1"],"version":"1.2.3","zone":"a","metadata":{"k":"a=b"},"lease_seconds":10,"#,
             &format!("\"card\":{text}}}"),
         ];

@@ -36,10 +36,12 @@ fn every_verb_of_the_contract_is_understood() {
         "run --id a/b --endpoint http://h:1 -- sh -c true",
         "run -f body.json --url http://h:1 -- true",
         "register --id a/b/c --endpoint http://h:1 --endpoint http://h:2 --capability a:b:v1 --kind tool --version 1.0.0 \
-         --zone a --scope service --metadata k=v --metadata l=w --lease 10 --card f",
+         --zone a --scope service --holder h --metadata k=v --metadata l=w --lease 10 --card f",
         "register -f -",
         "renew a/b/c --epoch 7",
         "deregister --epoch 7 a/b/c",
+        "renew a/b/c --epoch 7 --holder h",
+        "deregister a/b/c --epoch 7 --holder h",
         "agents --namespace a --name b --capability a:b:v1 --capability c:d:v1 --skill s --tag t --tag u --kind agent \
          --version ^2 --zone a --lifecycle healthy --metadata k=v --region all --limit 5 --page-token t",
         "agent a/b/c --region eu-west",

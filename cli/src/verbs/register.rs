@@ -30,8 +30,10 @@ fn tell(answer: &Value) -> Told {
         ("position", position(answer.get("position"))),
     ]);
     // Whoever registers by hand is often surprised that it does not stay.
-    let note =
-        format!("it stays while it is renewed: rollcall renew {} --epoch {}", member("id"), member("epoch"));
+    let holder = answer.get("holder").and_then(Value::as_str);
+    let holder = holder.map_or_else(String::new, |holder| format!(" --holder {holder}"));
+    let (id, epoch) = (member("id"), member("epoch"));
+    let note = format!("it stays while it is renewed: rollcall renew {id} --epoch {epoch}{holder}");
     Told { table, notes: vec![note] }
 }
 

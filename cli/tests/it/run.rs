@@ -100,3 +100,39 @@ fn a_registry_that_comes_later_is_found() {
     job.signal(Signal::TERM);
     assert_eq!(job.end().code, Some(143));
 }
+
+#[test]
+fn two_jobs_share_an_entry_until_the_last_one_ends() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let shared = ["--scope", "service", "--", "sleep", "600"];
+    let first = start(url, &shared);
+    let found = eventually("the first job is registered", || jobs(url).pop());
+    assert_eq!((&found["id"], &found["scope"]), (&"demo/job/service".into(), &"service".into()));
+    let second = start(url, &shared);
+    eventually("the second job joined", || second.stderr().contains("registered").then_some(()));
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code, Some(143));
+    let left = jobs(url).pop().expect("the other job still holds it");
+    assert_eq!((&left["epoch"], &left["lifecycle"]), (&found["epoch"], &"healthy".into()));
+    second.signal(Signal::TERM);
+    assert_eq!(second.end().code, Some(143));
+    assert!(jobs(url).is_empty());
+}
+
+#[test]
+fn mod_17_in_a_pod_the_metadata_says_where_it_is() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let mut command = rollcall();
+    command.args(["run", "--url", url, "--id", "demo/job", "--endpoint", "http://127.0.0.1:9/"]);
+    command.args(["--metadata", "service_name=own", "--", "sleep", "600"]);
+    command.env("POD_NAME", "job-7d9f").env("POD_NAMESPACE", "demo").env("SERVICE_NAME", "job");
+    let job = Process::start(command);
+    let found = eventually("the job is registered", || jobs(url).pop());
+    let expected =
+        serde_json::json!({"pod_name": "job-7d9f", "pod_namespace": "demo", "service_name": "own"});
+    assert_eq!(found["metadata"], expected);
+    job.signal(Signal::TERM);
+    assert_eq!(job.end().code, Some(143));
+}
