@@ -1,11 +1,14 @@
 //! The cell's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
 
+mod health;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use rollcall_model::{AdmissionLimits, GuardLimits, LoadLimits, Rate, Region, Zone};
+use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
 use serde::Deserialize;
+
+pub use health::HealthConfig;
 
 /// A cell's configuration.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,78 +40,6 @@ pub struct CellConfig {
     /// Who may call.
     #[serde(default)]
     pub auth: Option<Auth>,
-}
-
-/// When reported load degrades a healthy instance, and how often it is written. The reasons of the defaults stand with
-/// [`LoadLimits`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HealthConfig {
-    /// Waiting pieces of work that degrade it, 1 or more; 100.
-    pub degraded_queue_depth: u32,
-    /// At so many or fewer it recovers; below the former; 50.
-    pub recovered_queue_depth: u32,
-    /// Share of failures that degrades it, above 0, at most 1; 0.3.
-    pub degraded_error_rate: f64,
-    /// At such a share or less it recovers; below the former; 0.1.
-    pub recovered_error_rate: f64,
-    /// Seconds between two writes of one instance's load in the long run, 1-3600; 30.
-    pub load_write_seconds: u32,
-    /// Writes of one instance's load at once, 1-100; 4.
-    pub load_write_burst: u32,
-}
-
-impl Default for HealthConfig {
-    fn default() -> Self {
-        let limits = LoadLimits::default();
-        Self {
-            degraded_queue_depth: limits.degraded_queue,
-            recovered_queue_depth: limits.recovered_queue,
-            degraded_error_rate: limits.degraded_errors,
-            recovered_error_rate: limits.recovered_errors,
-            load_write_seconds: u32::try_from(limits.write_every.as_secs()).unwrap_or(u32::MAX),
-            load_write_burst: limits.write_burst,
-        }
-    }
-}
-
-impl HealthConfig {
-    /// What the model takes.
-    #[must_use]
-    pub fn limits(&self) -> LoadLimits {
-        LoadLimits {
-            degraded_queue: self.degraded_queue_depth,
-            recovered_queue: self.recovered_queue_depth,
-            degraded_errors: self.degraded_error_rate,
-            recovered_errors: self.recovered_error_rate,
-            write_every: Duration::from_secs(u64::from(self.load_write_seconds)),
-            write_burst: self.load_write_burst,
-        }
-    }
-
-    fn check(&self) -> Result<(), Unusable> {
-        let bad = |key: &str, why: &str| Err(Unusable { key: format!("health.{key}"), why: why.into() });
-        if self.recovered_queue_depth >= self.degraded_queue_depth {
-            return bad(
-                "recovered_queue_depth",
-                "it is below degraded_queue_depth, or the lifecycle would swing with the queue",
-            );
-        }
-        // Written so that a number that is none is refused too.
-        if !(0.0 < self.degraded_error_rate && self.degraded_error_rate <= 1.0) {
-            return bad("degraded_error_rate", "it is a share above 0, at most 1, as in 0.3");
-        }
-        if !(0.0 <= self.recovered_error_rate && self.recovered_error_rate < self.degraded_error_rate) {
-            return bad("recovered_error_rate", "it is a share below degraded_error_rate, as in 0.1");
-        }
-        if !(1..=3_600).contains(&self.load_write_seconds) {
-            return bad("load_write_seconds", "it is 1-3600");
-        }
-        if !(1..=100).contains(&self.load_write_burst) {
-            return bad("load_write_burst", "it is 1-100");
-        }
-        Ok(())
-    }
 }
 
 /// How many new registrations this process takes; renewals have a lane of their own.

@@ -6,6 +6,7 @@ use rollcall_proto::v1::{self, Endpoint, RenewRequest, renew_request};
 use serde_json::{Value, json};
 
 use super::cell::{Cell, eventually};
+use super::moody::{Mood, Moody};
 
 const MAIL: &str = "/v1/registrations/ops/mail/service";
 const AGENT: &str = "/v1/agents/ops/mail/service";
@@ -150,6 +151,26 @@ async fn an_entry_lives_while_any_holder_renews_and_lapses_when_none_does() {
     })
     .await;
     assert_eq!((&removal["reason"], &removal["actor"]), (&json!("expired"), &json!("keeper")));
+}
+
+#[tokio::test]
+async fn a_last_holder_whose_leaving_the_store_did_not_take_may_stay() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    let epoch = register(&cell, &shared("pod-1", "1.0.0"), 201).await;
+    store.becomes(Mood::Away);
+    let path = format!("{MAIL}?holder=pod-1");
+    cell.fenced("DELETE", &path, &epoch, &Value::Null).await.refused(503, "store_unavailable");
+    let lease = format!("{MAIL}/lease?holder=pod-1");
+    assert_eq!(cell.fenced("PUT", &lease, &epoch, &Value::Null).await.status, 200, "renewals need no store");
+    store.becomes(Mood::Well);
+    assert_eq!(cell.get(AGENT).await.status, 200);
+    eventually("it leaves after all", || async {
+        (cell.fenced("DELETE", &path, &epoch, &Value::Null).await.status == 204).then_some(())
+    })
+    .await;
+    cell.get(AGENT).await.refused(404, "not_found");
 }
 
 #[tokio::test]
