@@ -241,10 +241,11 @@ impl CellConfig {
         let admission = [
             ("admission.registrations_per_second", self.admission.registrations_per_second),
             ("admission.burst", self.admission.burst),
+            ("admission.renewals_per_second", self.admission.renewals_per_second),
         ];
         for (key, number) in admission {
             if number == 0 {
-                return Err(bad(key, "it is 1 or more: with 0 nobody new could ever register".into()));
+                return Err(bad(key, "it is 1 or more: with 0 nobody could ever register or renew".into()));
             }
         }
         let mut seen = vec![self.region.as_str()];

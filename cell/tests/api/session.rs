@@ -89,7 +89,7 @@ async fn every_call_of_a_writer_goes_on_one_stream() {
     let (9, Response::Update(updated)) = session.answer().await else { panic!("not updated") };
     assert_eq!(updated.registration.unwrap().epoch, epoch);
 
-    session.ask(10, Request::Deregister(v1::DeregisterRequest { id: id.into(), epoch })).await;
+    session.ask(10, Request::Deregister(v1::DeregisterRequest { id: id.into(), epoch, holder: None })).await;
     assert!(matches!(session.answer().await, (10, Response::Deregister(_))));
     assert_eq!(cell.get(&format!("/v1/agents/{id}")).await.status, 404);
 }
@@ -106,7 +106,7 @@ async fn a_refusal_is_an_answer_and_ends_nothing() {
     assert_eq!(code(&refused), Code::InvalidBody.as_str());
 
     let winner = cell.register_plain("ops/mail/1").await;
-    let stale = v1::DeregisterRequest { id: "ops/mail/1".into(), epoch: 1 };
+    let stale = v1::DeregisterRequest { id: "ops/mail/1".into(), epoch: 1, holder: None };
     session.ask(3, Request::Deregister(stale)).await;
     let (3, Response::Refusal(lost)) = session.answer().await else { panic!("a stale epoch won") };
     let current = lost.current.expect("who holds it");

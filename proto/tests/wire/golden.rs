@@ -320,7 +320,7 @@ fn sessions() -> Vec<Golden> {
         retry_after_ms: Some(1_500),
         current: Some(v1::Current { epoch: 43, endpoint: "http://10.0.0.2:8080/".into() }),
     };
-    let removal = v1::DeregisterRequest { id: "a/b/c".into(), epoch: 42 };
+    let removal = v1::DeregisterRequest { id: "a/b/c".into(), epoch: 42, holder: None };
     let ask = |request| v1::SessionRequest { call: 7, request: Some(request) };
     let answer = |response| v1::SessionResponse { call: 7, response: Some(response) };
     vec![
