@@ -4,7 +4,13 @@
 //! answer is unknown, never failed and never done.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a scenario fails by panicking")]
 
+pub mod check;
+pub mod history;
 pub mod kill_each;
 pub mod ledger;
+pub mod linear;
+pub mod origin;
 pub mod store;
+pub mod tap;
+pub mod timeline;
 pub mod traffic;

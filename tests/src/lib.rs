@@ -11,7 +11,10 @@
 pub mod agents;
 pub mod convergence;
 pub mod dev;
+pub mod etcd;
 pub mod eventually;
 pub mod http;
 pub mod paths;
+pub mod process;
 pub mod regions;
+pub mod stage;

@@ -35,7 +35,7 @@ impl Regions {
         for _ in 0..3 {
             let folder =
                 tempfile::Builder::new().prefix("rollcall-regions-").tempdir().expect("a temporary folder");
-            let base: u16 = script(&["free-base-port"]).expect("free ports").trim().parse().expect("a port");
+            let base = free_base_port();
             let run_dir = folder.path().to_owned();
             let base_text = base.to_string();
             let needs_ours = only.is_none_or(|only| only.contains("cell") || only.contains("replicator"));
@@ -131,6 +131,12 @@ impl Drop for Regions {
             eprintln!("regions did not end cleanly: {error}");
         }
     }
+}
+
+/// A base port whose ports are free and that nobody else is given for a while.
+#[must_use]
+pub fn free_base_port() -> u16 {
+    script(&["free-base-port"]).expect("free ports").trim().parse().expect("a port")
 }
 
 fn path(path: &Path) -> &str {

@@ -1,0 +1,128 @@
+//! I04: per instance, one order explains every answer.
+//!
+//! The tap tells of a write without an answer whether it happened; when, the search finds out. What the keeper removes
+//! is a call as well, of nobody, that ended when the tap saw it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use rollcall_model::RemovalReason;
+
+use super::Verdict;
+use crate::history::{Act, Op, Outcome};
+use crate::linear::{self, Model, Timed};
+use crate::origin::{Ending, Origin};
+
+/// One instance: the epoch that holds it, if any, and the highest that ever did.
+struct Instance;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct State {
+    holds: Option<u64>,
+    highest: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Call {
+    /// Registered with this epoch.
+    Register(u64),
+    /// Something that is done only to the epoch that holds: a renewal, a word.
+    Keep(u64),
+    /// Gone, by its owner or the keeper.
+    Leave(u64),
+    /// It may have gone.
+    MayLeave(u64),
+    /// The answer was that another epoch holds.
+    Superseded(u64),
+    /// The answer was that none does.
+    NotRegistered,
+}
+
+impl Model for Instance {
+    type Call = Call;
+    type State = State;
+
+    fn start(&self) -> State {
+        State::default()
+    }
+
+    fn step(&self, state: &State, call: &Call) -> Option<State> {
+        match call {
+            Call::Register(epoch) => {
+                (*epoch > state.highest).then_some(State { holds: Some(*epoch), highest: *epoch })
+            }
+            Call::Keep(epoch) => (state.holds == Some(*epoch)).then_some(*state),
+            Call::Leave(epoch) => (state.holds == Some(*epoch)).then_some(State { holds: None, ..*state }),
+            Call::MayLeave(epoch) if state.holds == Some(*epoch) => Some(State { holds: None, ..*state }),
+            Call::MayLeave(_) => Some(*state),
+            Call::Superseded(epoch) => state.holds.is_some_and(|holds| holds != *epoch).then_some(*state),
+            Call::NotRegistered => state.holds.is_none().then_some(*state),
+        }
+    }
+}
+
+/// Searches an order for each instance that clients called. Only for one history: a restored backup takes back what
+/// was acknowledged, and that is no order of anything.
+#[must_use]
+pub fn linearizable(origin: &Origin, ops: &[Op]) -> Verdict {
+    let mut verdict = Verdict::of("I04");
+    if origin.standings.iter().any(|standing| standing.from.life > 0) {
+        return verdict;
+    }
+    let tags: BTreeMap<&str, u64> =
+        origin.standings.iter().map(|standing| (standing.tag.as_str(), standing.epoch)).collect();
+    let words: BTreeSet<&str> =
+        origin.standings.iter().flat_map(|standing| standing.said.iter().map(String::as_str)).collect();
+    let mut instances: BTreeMap<&str, Vec<Timed<Call>>> = BTreeMap::new();
+    for op in ops {
+        if let Some((call, known)) = call(op, &tags, &words) {
+            let until = op.returned.filter(|_| known);
+            instances.entry(&op.id).or_default().push(Timed { from: op.invoked, until, call });
+        }
+    }
+    for standing in &origin.standings {
+        let Some(calls) = instances.get_mut(standing.id.as_str()) else { continue };
+        if let Some((moment, Ending::Removed { reason, .. })) = &standing.until
+            && *reason != RemovalReason::Deregistered
+        {
+            let from = standing.from.at.min(moment.at).saturating_sub(Duration::from_secs(5));
+            calls.push(Timed { from, until: Some(moment.at), call: Call::Leave(standing.epoch) });
+        }
+    }
+    for (id, calls) in instances {
+        let outcome = linear::check(&Instance, &calls);
+        verdict.judge(outcome.is_ok(), || {
+            let (explained, stuck) = outcome.err().unwrap_or_default();
+            format!(
+                "I04: {id}: no order explains all of {} answers, {explained} at most; {:?} has no place",
+                calls.len(),
+                calls[stuck]
+            )
+        });
+    }
+    verdict
+}
+
+/// The call, and whether its end is known; none for what had no effect and told nothing.
+fn call(op: &Op, tags: &BTreeMap<&str, u64>, words: &BTreeSet<&str>) -> Option<(Call, bool)> {
+    let known = |call| Some((call, true));
+    match (&op.act, &op.outcome) {
+        (Act::Register { .. }, Outcome::Registered(epoch)) => known(Call::Register(*epoch)),
+        (Act::Register { tag, .. }, Outcome::Unknown(_)) => {
+            tags.get(tag.as_str()).map(|epoch| (Call::Register(*epoch), false))
+        }
+        (Act::Renew(epoch) | Act::Update(epoch, _), Outcome::Done) => known(Call::Keep(*epoch)),
+        (Act::Update(epoch, word), Outcome::Unknown(_)) => {
+            words.contains(word.as_str()).then_some((Call::Keep(*epoch), false))
+        }
+        (Act::Deregister(epoch), Outcome::Done) => known(Call::Leave(*epoch)),
+        (Act::Deregister(epoch), Outcome::Unknown(_)) => Some((Call::MayLeave(*epoch), false)),
+        (Act::Renew(epoch) | Act::Update(epoch, _) | Act::Deregister(epoch), Outcome::Superseded(_)) => {
+            known(Call::Superseded(*epoch))
+        }
+        (Act::Renew(_) | Act::Update(..) | Act::Deregister(_), Outcome::NotRegistered) => {
+            known(Call::NotRegistered)
+        }
+        _ => None,
+    }
+}
