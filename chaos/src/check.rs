@@ -38,7 +38,8 @@ impl Verdict {
         Self { ids, ..Self::default() }
     }
 
-    fn judge(&mut self, holds: bool, words: impl FnOnce() -> String) {
+    /// One case.
+    pub fn judge(&mut self, holds: bool, words: impl FnOnce() -> String) {
         self.checked += 1;
         if !holds {
             self.broken.push(words());

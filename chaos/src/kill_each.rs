@@ -13,6 +13,8 @@ use rollcall_tests::regions::{NAMES, Regions};
 use crate::store;
 use crate::traffic::Traffic;
 
+/// What it shows, in one line.
+pub const SHOWS: &str = "three regions: every process killed in turn loses nothing, and all views converge";
 /// Every view equals its origin this long after the process is back.
 const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
 /// Owners of one instance each, in every region.

@@ -4,12 +4,18 @@
 //! answer is unknown, never failed and never done.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a scenario fails by panicking")]
 
+pub mod caller;
 pub mod check;
+pub mod crowd;
+pub mod game;
 pub mod history;
 pub mod kill_each;
 pub mod ledger;
 pub mod linear;
 pub mod origin;
+pub mod readers;
+pub mod report;
+pub mod scenarios;
 pub mod store;
 pub mod tap;
 pub mod timeline;

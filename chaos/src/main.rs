@@ -3,18 +3,43 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::kill_each;
+use rollcall_chaos::{kill_each, scenarios};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let scenario = arguments.next().unwrap_or_default();
-    if scenario != "kill-each" {
-        eprintln!("usage: rollcall-chaos kill-each [SEED]");
-        return ExitCode::from(2);
-    }
+    let name = arguments.next().unwrap_or_default();
     let seed = arguments.next().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u32>);
-    let report = kill_each::run(u64::from(seed), |line| eprintln!("{line}")).await;
-    print!("{}", report.text());
-    if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let seed = u64::from(seed);
+    tokio::select! {
+        code = run(&name, seed) => code,
+        // Returning drops what runs, and with it every process that was started.
+        _ = tokio::signal::ctrl_c() => ExitCode::from(130),
+    }
+}
+
+async fn run(name: &str, seed: u64) -> ExitCode {
+    let (text, held) = match name {
+        "list" => {
+            println!("{:<24} {:<5} {}", "kill-each", "F01", kill_each::SHOWS);
+            for scenario in scenarios::all() {
+                println!("{:<24} {:<5} {}", scenario.name, scenario.fault, scenario.shows);
+            }
+            return ExitCode::SUCCESS;
+        }
+        "kill-each" => {
+            let report = kill_each::run(seed, |line| eprintln!("{line}")).await;
+            (report.text(), report.broken.is_empty())
+        }
+        name => {
+            let Some(scenario) = scenarios::find(name) else {
+                eprintln!("usage: rollcall-chaos list | NAME [SEED]");
+                return ExitCode::from(2);
+            };
+            let report = scenarios::run(&scenario, seed, |line| eprintln!("{line}")).await;
+            (report.text(), report.holds())
+        }
+    };
+    print!("{text}");
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

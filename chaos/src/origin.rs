@@ -171,6 +171,20 @@ impl Origin {
         self.current.iter().map(|(id, at)| (id.as_str(), self.standings[*at].epoch))
     }
 
+    /// What stood at a revision of the incarnation with this ordinal: id and epoch.
+    #[must_use]
+    pub fn at(&self, ordinal: u16, revision: u64) -> BTreeMap<String, u64> {
+        // The history in which that incarnation goes on, judged by when it was founded.
+        let founded = self.ordinals.iter().rfind(|(_, founded)| *founded == ordinal);
+        let life = founded.map_or(0, |(moment, _)| moment.life);
+        let place = (life, revision);
+        let stood = |standing: &&Standing| {
+            (standing.from.life, standing.from.revision) <= place
+                && standing.until.as_ref().is_none_or(|(until, _)| (until.life, until.revision) > place)
+        };
+        self.standings.iter().filter(stood).map(|standing| (standing.id.clone(), standing.epoch)).collect()
+    }
+
     fn step(&mut self, prefix: &str, moment: Moment, events: &[&Event]) {
         self.revisions += 1;
         let here = format!("revision {}.{}", moment.life, moment.revision);

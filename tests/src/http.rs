@@ -40,8 +40,13 @@ impl Http {
     /// Talks to the cell at this URL.
     #[must_use]
     pub fn new(base: impl Into<String>) -> Self {
-        let client =
-            reqwest::Client::builder().timeout(Duration::from_secs(10)).build().expect("a client builds");
+        Self::patient(base, Duration::from_secs(10))
+    }
+
+    /// The same, waiting so long for an answer.
+    #[must_use]
+    pub fn patient(base: impl Into<String>, patience: Duration) -> Self {
+        let client = reqwest::Client::builder().timeout(patience).build().expect("a client builds");
         Self { base: base.into(), client }
     }
 

@@ -1,0 +1,62 @@
+//! The fault runs by name. A scenario is a stage, a crowd and steps; what must hold is the same for all.
+
+mod members;
+mod processes;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use rollcall_tests::stage::Shape;
+
+use crate::crowd::Size;
+use crate::game::Game;
+use crate::report::Report;
+
+/// Steps of a scenario: faults, and what must be seen of them.
+pub type Steps = for<'a> fn(&'a mut Game) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A fault run.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// What it is called by.
+    pub name: &'static str,
+    /// The fault's id.
+    pub fault: &'static str,
+    /// What it shows.
+    pub shows: &'static str,
+    /// The stage.
+    pub shape: fn() -> Shape,
+    /// The crowd.
+    pub size: fn() -> Size,
+    /// What happens.
+    pub steps: Steps,
+}
+
+/// All of them, in order of their faults.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    [members::all(), processes::all()].concat()
+}
+
+/// The one with this name or this fault's id.
+#[must_use]
+pub fn find(name: &str) -> Option<Scenario> {
+    all().into_iter().find(|scenario| scenario.name == name || scenario.fault.eq_ignore_ascii_case(name))
+}
+
+/// Runs one: traffic before, during and after, then every check.
+pub async fn run(scenario: &Scenario, seed: u64, say: fn(&str)) -> Report {
+    let mut game = Game::begin(&(scenario.shape)(), (scenario.size)(), seed, say).await;
+    game.busy("before").await;
+    (scenario.steps)(&mut game).await;
+    game.busy("after").await;
+    Box::pin(game.end(scenario, seed)).await
+}
+
+/// A stage whose owners' endpoints are not tried: they all refuse, and that is evidence of death.
+fn stage() -> Shape {
+    Shape {
+        settings: "[guard]\nprobe = false\n\n[admission]\naddress_share = \"whole\"\n".into(),
+        ..Shape::default()
+    }
+}
