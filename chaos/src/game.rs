@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rollcall_tests::eventually::eventually;
+use rollcall_tests::proxy::Proxy;
 use rollcall_tests::stage::{REGION, Shape, Stage};
 
 use crate::check::{self, Rules, Verdict};
@@ -25,6 +26,15 @@ const BUSY_WITHIN: Duration = Duration::from_secs(45);
 const CALLS_ARE_OVER: Duration = Duration::from_secs(7);
 /// How long the store may take to say where its history ends.
 const MARKED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Which way steady owners take to the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// All the same.
+    Direct,
+    /// A third of them over proxies that can be cut.
+    ThirdApart,
+}
 
 /// A run under way.
 pub struct Game {
@@ -48,6 +58,8 @@ pub struct Game {
     pub verdicts: Vec<Verdict>,
     /// Whether a steady owner may be told that it is gone; only where a scenario cuts it off for good.
     pub losses_allowed: bool,
+    /// The ways of the owners that go apart.
+    pub proxies: Vec<Proxy>,
     tap: Option<Tap>,
     lives: Vec<(u64, Vec<Event>)>,
     disagreements: Vec<String>,
@@ -59,23 +71,25 @@ pub struct Game {
 
 impl Game {
     /// Begins: everything is up and traffic flows.
-    pub async fn begin(shape: &Shape, size: Size, seed: u64, say: fn(&str)) -> Self {
+    pub async fn begin(shape: &Shape, size: Size, ways: Ways, seed: u64, say: fn(&str)) -> Self {
         let stage = Stage::up(shape).await;
         eventually("a keeper is in office", Duration::from_secs(30), || async {
             stage.keeper().map(|_| ()).ok_or_else(|| "nobody".to_owned())
         })
         .await;
-        let routes = vec![stage.urls()];
-        Self::begin_on(stage, &routes, size, seed, say)
-    }
-
-    /// The same on a stage that stands, with the ways that owners take to it.
-    #[must_use]
-    pub fn begin_on(stage: Stage, routes: &[Vec<String>], size: Size, seed: u64, say: fn(&str)) -> Self {
+        let mut routes = vec![stage.urls()];
+        let mut proxies = Vec::new();
+        if ways == Ways::ThirdApart {
+            for url in stage.urls() {
+                proxies.push(Proxy::to(&url).await);
+            }
+            routes.push(stage.urls());
+            routes.push(proxies.iter().map(Proxy::url).collect());
+        }
         let timeline = Timeline::begin();
         let history = History::new(timeline);
         let tap = Tap::start(stage.etcd.addresses(), timeline);
-        let crowd = Crowd::start(&size, routes, &history, timeline, seed);
+        let crowd = Crowd::start(&size, &routes, &history, timeline, seed);
         let readers = Readers::start(&stage.urls(), timeline);
         Self {
             stage,
@@ -88,6 +102,7 @@ impl Game {
             rules: Rules::default(),
             verdicts: Vec::new(),
             losses_allowed: false,
+            proxies,
             tap: Some(tap),
             lives: vec![(0, Vec::new())],
             disagreements: Vec::new(),

@@ -7,6 +7,7 @@
 pub mod caller;
 pub mod check;
 pub mod crowd;
+pub mod fleet;
 pub mod game;
 pub mod history;
 pub mod kill_each;

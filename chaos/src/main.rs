@@ -3,12 +3,22 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{kill_each, scenarios};
+use rollcall_chaos::{fleet, kill_each, scenarios};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
+    if name == fleet::VERB {
+        let arguments: Vec<String> = arguments.collect();
+        return match fleet::run(&arguments).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(words) => {
+                eprintln!("{words}");
+                ExitCode::from(2)
+            }
+        };
+    }
     let seed = arguments.next().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u32>);
     let seed = u64::from(seed);
     tokio::select! {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall_model::RemovalReason;
 use rollcall_proto::store;
 
-use crate::tap::{Event, MARK, What};
+use crate::tap::{Event, OURS, What};
 
 /// Bits of an epoch that hold the revision; the incarnation's ordinal stands above them.
 const REVISION_BITS: u32 = 40;
@@ -201,7 +201,7 @@ impl Origin {
         let mut touched = Vec::new();
         for event in events {
             let Some(key) = event.key.strip_prefix(prefix) else {
-                if event.key != MARK {
+                if !event.key.starts_with(OURS) {
                     self.faults.push(format!("I35: {here}: a key outside of the region: {}", event.key));
                 }
                 continue;

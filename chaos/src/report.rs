@@ -61,7 +61,7 @@ impl Report {
         }
         for verdict in &self.verdicts {
             let word = if verdict.broken.is_empty() { "held" } else { "BROKEN" };
-            let _ = writeln!(text, "  {:<8} {word:<7} {} looked at", verdict.ids, verdict.checked);
+            let _ = writeln!(text, "  {:<11} {word:<7} {} looked at", verdict.ids, verdict.checked);
             for words in verdict.broken.iter().take(SHOWN) {
                 let _ = writeln!(text, "    {words}");
             }
@@ -70,7 +70,7 @@ impl Report {
             }
         }
         for words in &self.broken {
-            let _ = writeln!(text, "  BROKEN   {words}");
+            let _ = writeln!(text, "  BROKEN      {words}");
         }
         if let Some(kept) = &self.kept {
             let _ = writeln!(text, "  logs, calls and tap: {}", kept.display());

@@ -1,7 +1,11 @@
 //! The fault runs by name. A scenario is a stage, a crowd and steps; what must hold is the same for all.
 
+mod agents;
+mod load;
 mod members;
+mod partitions;
 mod processes;
+mod stores;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +13,7 @@ use std::pin::Pin;
 use rollcall_tests::stage::Shape;
 
 use crate::crowd::Size;
-use crate::game::Game;
+use crate::game::{Game, Ways};
 use crate::report::Report;
 
 /// Steps of a scenario: faults, and what must be seen of them.
@@ -28,6 +32,8 @@ pub struct Scenario {
     pub shape: fn() -> Shape,
     /// The crowd.
     pub size: fn() -> Size,
+    /// How steady owners reach the cell.
+    pub ways: Ways,
     /// What happens.
     pub steps: Steps,
 }
@@ -35,7 +41,11 @@ pub struct Scenario {
 /// All of them, in order of their faults.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    [members::all(), processes::all()].concat()
+    let mut all =
+        [members::all(), processes::all(), stores::all(), agents::all(), partitions::all(), load::all()]
+            .concat();
+    all.sort_by_key(|scenario| scenario.fault);
+    all
 }
 
 /// The one with this name or this fault's id.
@@ -44,9 +54,14 @@ pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name || scenario.fault.eq_ignore_ascii_case(name))
 }
 
+/// A scenario with the stage, crowd and ways that most have.
+fn scenario(name: &'static str, fault: &'static str, shows: &'static str, steps: Steps) -> Scenario {
+    Scenario { name, fault, shows, shape: stage, size: Size::default, ways: Ways::Direct, steps }
+}
+
 /// Runs one: traffic before, during and after, then every check.
 pub async fn run(scenario: &Scenario, seed: u64, say: fn(&str)) -> Report {
-    let mut game = Game::begin(&(scenario.shape)(), (scenario.size)(), seed, say).await;
+    let mut game = Game::begin(&(scenario.shape)(), (scenario.size)(), scenario.ways, seed, say).await;
     game.busy("before").await;
     (scenario.steps)(&mut game).await;
     game.busy("after").await;

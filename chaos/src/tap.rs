@@ -14,6 +14,8 @@ use etcd_client::{Client, ConnectOptions, EventType, WatchOptions};
 
 use crate::timeline::Timeline;
 
+/// Keys that a run writes itself.
+pub const OURS: &str = "chaos/";
 /// The key that is written to see the end of the history.
 pub const MARK: &str = "chaos/mark";
 /// Between two tries of a stream.

@@ -140,6 +140,14 @@ impl Etcd {
         ctl(&self.address(n), arguments)
     }
 
+    /// The revision that a member is at.
+    #[must_use]
+    pub fn revision(&self, n: usize) -> u64 {
+        let answer = self.ctl(n, &["get", "anything", "-w", "json"]).expect("etcd answers");
+        let answer: serde_json::Value = serde_json::from_str(&answer).expect("etcdctl speaks JSON");
+        answer["header"]["revision"].as_u64().expect("a revision")
+    }
+
     /// Saves a backup of one member to this file.
     pub fn save(&self, n: usize, file: &Path) {
         self.ctl(n, &["snapshot", "save", file.to_str().expect("paths are text")])
@@ -165,6 +173,18 @@ impl Etcd {
         }
         self.spawn(count);
     }
+}
+
+/// The revision that a backup was taken at.
+#[must_use]
+pub fn backup_revision(file: &Path) -> u64 {
+    let done = Command::new(tool("etcdutl"))
+        .args(["snapshot", "status", "-w", "json"])
+        .arg(file)
+        .output()
+        .expect("etcdutl is there");
+    let status: serde_json::Value = serde_json::from_slice(&done.stdout).expect("etcdutl speaks JSON");
+    status["revision"].as_u64().expect("a revision")
 }
 
 fn tool(name: &str) -> PathBuf {

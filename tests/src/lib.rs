@@ -16,5 +16,6 @@ pub mod eventually;
 pub mod http;
 pub mod paths;
 pub mod process;
+pub mod proxy;
 pub mod regions;
 pub mod stage;

@@ -6,7 +6,7 @@ use rollcall_model::RemovalReason;
 
 use super::Verdict;
 use crate::history::{Act, Op, Outcome};
-use crate::origin::{Ending, Origin};
+use crate::origin::{Ending, Origin, Standing};
 
 /// Each acknowledged write is in the history as it was acknowledged, each refused one is not, and nothing that was
 /// acknowledged went without a cause.
@@ -16,8 +16,12 @@ pub fn acknowledged(origin: &Origin, ops: &[Op]) -> Verdict {
     let tags: BTreeSet<&str> = origin.standings.iter().map(|standing| standing.tag.as_str()).collect();
     let words: BTreeSet<&str> =
         origin.standings.iter().flat_map(|standing| standing.said.iter().map(String::as_str)).collect();
-    let by_epoch: BTreeMap<(&str, u64), &crate::origin::Standing> =
-        origin.standings.iter().map(|standing| ((standing.id.as_str(), standing.epoch), standing)).collect();
+    // A restored backup may bring one back: then it stood twice.
+    let mut by_epoch: BTreeMap<(&str, u64), Vec<&Standing>> = BTreeMap::new();
+    for standing in &origin.standings {
+        by_epoch.entry((&standing.id, standing.epoch)).or_default().push(standing);
+    }
+    let stood = |id, epoch| by_epoch.get(&(id, epoch)).map(Vec::as_slice).unwrap_or_default();
     let asked_to_go: BTreeSet<(&str, u64)> = ops
         .iter()
         .filter(|op| matches!(op.outcome, Outcome::Done | Outcome::Unknown(_)))
@@ -30,12 +34,12 @@ pub fn acknowledged(origin: &Origin, ops: &[Op]) -> Verdict {
         let id = op.id.as_str();
         match (&op.act, &op.outcome) {
             (Act::Register { tag, .. }, Outcome::Registered(epoch)) => {
-                let found = by_epoch.get(&(id, *epoch));
-                verdict.judge(found.is_some_and(|standing| standing.tag == *tag), || {
+                let found = stood(id, *epoch);
+                verdict.judge(found.iter().any(|standing| standing.tag == *tag), || {
                     format!("I01: {id} was acknowledged at epoch {epoch} and is not in the history with it")
                 });
-                let lost =
-                    found.and_then(|standing| standing.until.as_ref()).and_then(|(_, end)| match end {
+                let lost = found.iter().filter_map(|standing| standing.until.as_ref()).find_map(
+                    |(_, end)| match end {
                         Ending::Unexplained => Some("removed without a reason"),
                         Ending::Removed { reason: RemovalReason::Deregistered, .. }
                             if !asked_to_go.contains(&(id, *epoch)) =>
@@ -46,7 +50,8 @@ pub fn acknowledged(origin: &Origin, ops: &[Op]) -> Verdict {
                             Some("removed as replaced, without a successor")
                         }
                         Ending::Replaced | Ending::Removed { .. } | Ending::Restored => None,
-                    });
+                    },
+                );
                 verdict.judge(lost.is_none(), || {
                     format!("I01: {id} at epoch {epoch} was {}", lost.unwrap_or_default())
                 });
@@ -57,8 +62,8 @@ pub fn acknowledged(origin: &Origin, ops: &[Op]) -> Verdict {
                 });
             }
             (Act::Update(epoch, word), Outcome::Done) => {
-                let found = by_epoch.get(&(id, *epoch));
-                verdict.judge(found.is_some_and(|standing| standing.said.contains(word)), || {
+                let found = stood(id, *epoch);
+                verdict.judge(found.iter().any(|standing| standing.said.contains(word)), || {
                     format!("I15: {id} at epoch {epoch} said {word:?}, was acknowledged, and the history has it not")
                 });
             }
@@ -68,24 +73,21 @@ pub fn acknowledged(origin: &Origin, ops: &[Op]) -> Verdict {
                 });
             }
             (Act::Deregister(epoch), Outcome::Done) => {
-                let ending = by_epoch.get(&(id, *epoch)).and_then(|standing| standing.until.as_ref());
-                let gone = matches!(
-                    ending,
-                    Some((_, Ending::Removed { reason: RemovalReason::Deregistered, .. } | Ending::Restored))
-                );
+                let endings: Vec<_> = stood(id, *epoch).iter().map(|standing| &standing.until).collect();
+                let gone = endings.iter().any(|ending| {
+                    matches!(ending, Some((_, Ending::Removed { reason: RemovalReason::Deregistered, .. })))
+                });
                 verdict.judge(gone, || {
-                    format!(
-                        "I15: {id} at epoch {epoch} was deregistered by its word; the history says {ending:?}"
-                    )
+                    format!("I15: {id} at epoch {epoch} was deregistered by its word; the history says {endings:?}")
                 });
             }
             (Act::Renew(epoch), Outcome::Done) => {
-                verdict.judge(by_epoch.contains_key(&(id, *epoch)), || {
+                verdict.judge(!stood(id, *epoch).is_empty(), || {
                     format!("I15: {id} was renewed at epoch {epoch}, which never stood")
                 });
             }
             (_, Outcome::Superseded(Some(epoch))) => {
-                verdict.judge(by_epoch.contains_key(&(id, *epoch)), || {
+                verdict.judge(!stood(id, *epoch).is_empty(), || {
                     format!("I15: {id} was told of epoch {epoch}, which never stood")
                 });
             }

@@ -42,12 +42,15 @@ pub fn final_deregistration(origin: &Origin, ops: &[Op]) -> Verdict {
     let stands: BTreeMap<&str, u64> = origin.stands().collect();
     for op in ops {
         let (Act::Deregister(epoch), Outcome::Done) = (&op.act, &op.outcome) else { continue };
-        // A restored backup may bring it back, before its own end: that is the backup's age, not a broken word.
-        let back = origin.standings.iter().find(|standing| {
-            standing.id == op.id
-                && standing.epoch <= *epoch
-                && standing.from.life == 0
-                && op.returned.is_some_and(|returned| standing.from.at > returned)
+        let ended = origin.standing(&op.id, *epoch).and_then(|standing| standing.until.as_ref());
+        // A restored backup may bring it back: that is the backup's age, not a broken word.
+        let back = ended.and_then(|(end, _)| {
+            origin.standings.iter().find(|standing| {
+                standing.id == op.id
+                    && standing.epoch <= *epoch
+                    && standing.from.life == end.life
+                    && standing.from.revision > end.revision
+            })
         });
         verdict.judge(back.is_none(), || {
             format!(

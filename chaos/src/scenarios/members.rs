@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::{Scenario, stage};
-use crate::crowd::Size;
+use super::{Scenario, scenario};
 use crate::game::Game;
 
 /// Writes are back this long after a member fell: two elections, and the longest call that was in flight.
@@ -13,39 +12,50 @@ const ELECTED: Duration = Duration::from_secs(10);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario {
-            name: "etcd-leader-killed",
-            fault: "F01",
-            shows: "writes come back after an election, nothing expires for it",
-            shape: stage,
-            size: Size::default,
-            steps: |game| Box::pin(leader_killed(game)),
-        },
-        Scenario {
-            name: "etcd-follower-killed",
-            fault: "F02",
-            shows: "a follower that falls and comes back is not noticed",
-            shape: stage,
-            size: Size::default,
-            steps: |game| Box::pin(follower_killed(game)),
-        },
-        Scenario {
-            name: "etcd-quorum-lost",
-            fault: "F03",
-            shows: "without a quorum for two leases nothing goes, then or just after, and old epochs renew",
-            shape: stage,
-            size: Size::default,
-            steps: |game| Box::pin(quorum_lost(game)),
-        },
-        Scenario {
-            name: "etcd-leader-paused",
-            fault: "F09",
-            shows: "a leader that wakes after its successor's election serves nothing stale",
-            shape: stage,
-            size: Size::default,
-            steps: |game| Box::pin(leader_paused(game)),
-        },
+        scenario(
+            "etcd-leader-killed",
+            "F01",
+            "writes come back after an election, nothing expires for it",
+            |game| Box::pin(leader_killed(game)),
+        ),
+        scenario(
+            "etcd-follower-killed",
+            "F02",
+            "a follower that falls and comes back is not noticed",
+            |game| Box::pin(follower_killed(game)),
+        ),
+        scenario(
+            "etcd-quorum-lost",
+            "F03",
+            "without a quorum for two leases nothing goes, then or just after, and old epochs renew",
+            |game| Box::pin(quorum_lost(game)),
+        ),
+        scenario(
+            "etcd-leader-paused",
+            "F09",
+            "a leader that wakes after its successor's election serves nothing stale",
+            |game| Box::pin(leader_paused(game)),
+        ),
+        scenario(
+            "etcd-defrag",
+            "F07",
+            "each member defragmented in turn under load costs time and nothing else",
+            |game| Box::pin(defragmented(game)),
+        ),
     ]
+}
+
+async fn defragmented(game: &mut Game) {
+    for n in 0..game.stage.etcd.len() {
+        let began = game.timeline.now();
+        let done = game.stage.etcd.ctl(n, &["--command-timeout", "30s", "defrag"]);
+        game.demand(done.is_ok(), format!("F07: etcd{n} was not defragmented: {done:?}"));
+        let took = (game.timeline.now() - began).as_secs_f64();
+        game.landed(format!("etcd{n} was defragmented within {took:.1} s"));
+        let took = game.writes_again(ELECTED).await;
+        game.note(format!("a write was acknowledged after {:.1} s", took.as_secs_f64()));
+        game.flow(Duration::from_secs(2)).await;
+    }
 }
 
 fn leader(game: &Game) -> usize {

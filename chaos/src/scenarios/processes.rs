@@ -4,28 +4,27 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::{Scenario, stage};
+use super::{Scenario, scenario};
 use crate::crowd::Size;
 use crate::game::Game;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario {
-            name: "cell-killed",
-            fault: "F12",
-            shows: "a process of the cell that is killed at any moment loses and half-does nothing",
-            shape: stage,
             size: || Size { clients: 10, pace: Duration::from_millis(30), ..Size::default() },
-            steps: |game| Box::pin(cell_killed(game)),
+            ..scenario(
+                "cell-killed",
+                "F12",
+                "a process of the cell that is killed at any moment loses and half-does nothing",
+                |game| Box::pin(cell_killed(game)),
+            )
         },
-        Scenario {
-            name: "keeper-paused",
-            fault: "F13",
-            shows: "a keeper that wakes after its successor's election removes nothing",
-            shape: stage,
-            size: Size::default,
-            steps: |game| Box::pin(keeper_paused(game)),
-        },
+        scenario(
+            "keeper-paused",
+            "F13",
+            "a keeper that wakes after its successor's election removes nothing",
+            |game| Box::pin(keeper_paused(game)),
+        ),
     ]
 }
 
