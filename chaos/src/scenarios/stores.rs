@@ -78,9 +78,10 @@ async fn restored(game: &mut Game, unseen: bool) {
 }
 
 async fn full(game: &mut Game) {
-    let value = "x".repeat(400 * 1024);
+    // As long as one argument of a program may be.
+    let value = "x".repeat(120 * 1024);
     let mut filled = false;
-    for _ in 0..200 {
+    for _ in 0..400 {
         if let Err(why) = game.stage.etcd.ctl(0, &["put", &format!("{OURS}fill"), &value]) {
             filled = why.contains("space exceeded");
             if filled {

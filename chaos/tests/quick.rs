@@ -1,0 +1,21 @@
+//! Fault runs that are short enough for every change. The others run by command: `cargo run -p rollcall-chaos -- list`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use rollcall_chaos::scenarios;
+
+async fn holds(name: &str) {
+    let scenario = scenarios::find(name).unwrap();
+    let report = scenarios::run(&scenario, 1, |line| eprintln!("{line}")).await;
+    eprintln!("{}", report.text());
+    assert!(report.holds(), "{}", report.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f01_an_etcd_leader_that_is_killed_costs_no_acknowledged_write_and_no_lease() {
+    holds("etcd-leader-killed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f17_a_third_of_the_owners_cut_off_lose_nothing_and_renew_their_old_epochs() {
+    holds("cut-both-ways").await;
+}
