@@ -31,6 +31,8 @@ pub struct Verdict {
     pub checked: usize,
     /// What was broken.
     pub broken: Vec<String>,
+    /// What was seen and is within the rules.
+    pub notes: Vec<String>,
 }
 
 impl Verdict {
@@ -56,11 +58,18 @@ pub struct Rules {
     pub floor: usize,
     /// How much later than it happened the tap may have seen something.
     pub tap_delay: Duration,
+    /// How far behind the store the keeper's own copy may be when it judges a renewal.
+    pub renewal_lag: Duration,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { fraction: 0.15, floor: 1, tap_delay: Duration::from_secs(1) }
+        Self {
+            fraction: 0.15,
+            floor: 1,
+            tap_delay: Duration::from_secs(1),
+            renewal_lag: Duration::from_secs(1),
+        }
     }
 }
 
@@ -70,7 +79,7 @@ pub fn all(origin: &Origin, ops: &[Op], rules: &Rules) -> Vec<Verdict> {
     vec![
         acknowledged(origin, ops),
         epochs(origin, ops),
-        linearizable(origin, ops),
+        linearizable(origin, ops, rules),
         no_early_expiry(origin, ops),
         bound(origin, rules),
         grace(origin, rules),

@@ -232,7 +232,12 @@ impl Game {
         let ops = self.history.ops();
         let mut verdicts = check::all(&origin, &ops, &self.rules);
         verdicts.push(readers::true_states(&origin, &looks));
-        verdicts.push(Verdict { ids: "tap", checked: origin.revisions, broken: self.disagreements });
+        verdicts.push(Verdict {
+            ids: "tap",
+            checked: origin.revisions,
+            broken: self.disagreements,
+            ..Verdict::default()
+        });
         let mut stays = Verdict { ids: "steady", ..Verdict::default() };
         for (id, owner) in &steady {
             stays.judge(self.losses_allowed || owner.losses.is_empty(), || {

@@ -62,6 +62,9 @@ impl Report {
         for verdict in &self.verdicts {
             let word = if verdict.broken.is_empty() { "held" } else { "BROKEN" };
             let _ = writeln!(text, "  {:<11} {word:<7} {} looked at", verdict.ids, verdict.checked);
+            for words in &verdict.notes {
+                let _ = writeln!(text, "    {words}");
+            }
             for words in verdict.broken.iter().take(SHOWN) {
                 let _ = writeln!(text, "    {words}");
             }

@@ -71,5 +71,5 @@ pub fn final_deregistration(origin: &Origin, ops: &[Op]) -> Verdict {
 /// No revision at which a record and what belongs to it disagree.
 #[must_use]
 pub fn whole(origin: &Origin) -> Verdict {
-    Verdict { ids: "I13", checked: origin.revisions, broken: origin.faults.clone() }
+    Verdict { checked: origin.revisions, broken: origin.faults.clone(), ..Verdict::of("I13") }
 }

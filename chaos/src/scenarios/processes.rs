@@ -5,8 +5,10 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::{Scenario, scenario};
+use crate::caller::Caller;
 use crate::crowd::Size;
 use crate::game::Game;
+use crate::history::{Act, Outcome};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -48,6 +50,7 @@ async fn keeper_paused(game: &mut Game) {
             game.demand(false, "F13: nobody keeps");
             return;
         };
+        let epochs = register(game, first).await;
         game.stage.cell(first).pause();
         game.landed(format!("paused the keeper, cell{first}"));
         let began = game.timeline.now();
@@ -63,9 +66,60 @@ async fn keeper_paused(game: &mut Game) {
         game.demand(next.is_some(), format!("F13: nobody took over within {within:?}"));
         game.note(format!("{next:?} took over after {took:.1} s"));
         game.renews_again(Duration::from_secs(15)).await;
-        game.flow(game.size.lease + Duration::from_secs(2)).await;
+        let old = overtaken(game, &epochs, next.unwrap_or_default()).await;
+        game.flow(game.size.lease).await;
+        let queued = queue(game, first, old);
+        game.flow(Duration::from_secs(1)).await;
         game.stage.cell(first).resume();
-        game.note(format!("cell{first} goes on"));
+        game.note(format!("cell{first} goes on, with {} renewals of old epochs before it", queued.len()));
+        let mut stale = 0;
+        for outcome in queued {
+            stale += usize::from(outcome.await.is_ok_and(|outcome| outcome == Outcome::Done));
+        }
+        game.demand(
+            stale == 0,
+            format!(
+                "I02: {stale} renewals of epochs that were replaced {} s ago were acknowledged",
+                game.size.lease.as_secs()
+            ),
+        );
         game.flow(game.size.lease + Duration::from_secs(2)).await;
     }
+}
+
+/// Instances that are registered before the keeper sleeps and registered anew while it does.
+const OVERTAKEN: u32 = 24;
+
+fn overtaken_id(n: u32) -> String {
+    format!("chaos/overtaken/{n}")
+}
+
+fn caller(game: &Game) -> Caller {
+    Caller::new(20_000, &game.stage.urls(), game.history.clone())
+}
+
+async fn register(game: &Game, cell: usize) -> Vec<(String, u64)> {
+    let (caller, mut epochs) = (caller(game), Vec::new());
+    for n in 0..OVERTAKEN {
+        let act = Act::Register { tag: Caller::word(), lease: Duration::from_secs(60) };
+        if let Outcome::Registered(epoch) = caller.ask(cell, &overtaken_id(n), act).await {
+            epochs.push((overtaken_id(n), epoch));
+        }
+    }
+    epochs
+}
+
+/// Registers them anew elsewhere and gives the epochs that are old by that.
+async fn overtaken(game: &Game, epochs: &[(String, u64)], cell: usize) -> Vec<(String, u64)> {
+    let new = register(game, cell).await;
+    epochs.iter().filter(|(id, _)| new.iter().any(|(other, _)| other == id)).cloned().collect()
+}
+
+/// Renews the old epochs at a process that sleeps: the requests wait in its sockets.
+fn queue(game: &Game, cell: usize, old: Vec<(String, u64)>) -> Vec<tokio::task::JoinHandle<Outcome>> {
+    let renew = |(id, epoch): (String, u64)| {
+        let caller = caller(game);
+        tokio::spawn(async move { caller.ask(cell, &id, Act::Renew(epoch)).await })
+    };
+    old.into_iter().map(renew).collect()
 }
