@@ -27,10 +27,10 @@ regions: ## three regions as real processes on etcd and Kafka, until `make regio
 regions-down: ## ends them; ARGS=--wipe removes their data as well
 	@infra/regions.sh down $(ARGS)
 
-chaos: ## kills every process of three regions in turn, under traffic, and checks what is left; ARGS=SEED repeats a run
+chaos: ## a fault run under traffic, judged by what a tap saw: ARGS='NAME [SEED]', ARGS=list names them; kill-each by itself
 	@infra/install.sh test
 	cargo build -p rollcall
-	cargo run -p rollcall-chaos -- kill-each $(ARGS)
+	cargo run -p rollcall-chaos -- $(or $(ARGS),kill-each)
 
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
 	@infra/install.sh test

@@ -26,7 +26,13 @@ impl Caller {
     /// A client that may ask any of these processes of the cell.
     #[must_use]
     pub fn new(client: u32, urls: &[String], history: History) -> Self {
-        let cells = urls.iter().map(|url| Http::patient(url.clone(), PATIENCE)).collect();
+        Self::patient(client, urls, history, PATIENCE)
+    }
+
+    /// The same, waiting so long for an answer.
+    #[must_use]
+    pub fn patient(client: u32, urls: &[String], history: History, patience: Duration) -> Self {
+        let cells = urls.iter().map(|url| Http::patient(url.clone(), patience)).collect();
         Self { client, cells, history }
     }
 

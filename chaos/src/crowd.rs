@@ -88,10 +88,12 @@ impl Crowd {
             };
             tasks.push(tokio::spawn(restless.run(chance(client))));
         }
+        let patience = (size.lease / 3).clamp(Duration::from_secs(1), Duration::from_secs(3));
         for n in 0..size.steady {
             let client = size.clients + u32::try_from(n).expect("few owners");
             let owner = Owner {
-                caller: Caller::new(client, &routes[n % routes.len()], history.clone()),
+                // As the SDK: an answer that takes longer than a beat is not waited for.
+                caller: Caller::patient(client, &routes[n % routes.len()], history.clone(), patience),
                 id: format!("chaos/steady/{n}"),
                 lease: size.lease,
                 book: Arc::clone(&steady),
@@ -201,6 +203,7 @@ impl Owner {
         let mut own = Steady::default();
         let mut cell = chance.random_range(0..self.caller.cells());
         while !self.stopped.load(Ordering::Relaxed) {
+            let sent = self.timeline.now();
             let wait = match own.epoch {
                 None => match self.register(cell).await {
                     Outcome::Registered(epoch) => {
@@ -227,7 +230,8 @@ impl Owner {
                 },
             };
             self.book.lock().unwrap().insert(self.id.clone(), own.clone());
-            self.sleep(wait).await;
+            // From sending to sending, so that a call that hangs does not stretch the beat.
+            self.sleep(wait.saturating_sub(self.timeline.now() - sent)).await;
         }
     }
 

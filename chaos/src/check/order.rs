@@ -34,8 +34,10 @@ enum Call {
     MayLeave(u64),
     /// The answer was that another epoch holds.
     Superseded(u64),
-    /// The answer was that none does.
-    NotRegistered,
+    /// The answer was that none does; asked for this epoch.
+    NotRegistered(u64),
+    /// The answer was that this epoch does not hold, whichever does.
+    NotHeld(u64),
 }
 
 impl Model for Instance {
@@ -56,7 +58,8 @@ impl Model for Instance {
             Call::MayLeave(epoch) if state.holds == Some(*epoch) => Some(State { holds: None, ..*state }),
             Call::MayLeave(_) => Some(*state),
             Call::Superseded(epoch) => state.holds.is_some_and(|holds| holds != *epoch).then_some(*state),
-            Call::NotRegistered => state.holds.is_none().then_some(*state),
+            Call::NotRegistered(_) => state.holds.is_none().then_some(*state),
+            Call::NotHeld(epoch) => (state.holds != Some(*epoch)).then_some(*state),
         }
     }
 }
@@ -65,7 +68,9 @@ impl Model for Instance {
 /// was acknowledged, and that is no order of anything.
 ///
 /// Writes are judged by the store, and must fit exactly. A renewal is judged by the keeper's copy, which follows the
-/// store: it may speak of a state that is older by the rules' lag. How often that was needed is noted.
+/// store: it may speak of a state that is older by the rules' lag. A refusal is judged by the copy of the process that
+/// was asked: an old epoch may be told "not registered" where "superseded" is true by now. How often either was needed
+/// is noted. An epoch that holds is never refused.
 #[must_use]
 pub fn linearizable(origin: &Origin, ops: &[Op], rules: &Rules) -> Verdict {
     let mut verdict = Verdict::of("I04");
@@ -77,14 +82,18 @@ pub fn linearizable(origin: &Origin, ops: &[Op], rules: &Rules) -> Verdict {
     let words: BTreeSet<&str> =
         origin.standings.iter().flat_map(|standing| standing.said.iter().map(String::as_str)).collect();
     let mut instances: BTreeMap<&str, Vec<Timed<Call>>> = BTreeMap::new();
-    // The same with renewals that may lag.
+    // The same with renewals that may lag, and refusals that may give another reason than the true one.
     let mut lagging = instances.clone();
     for op in ops {
         if let Some((call, known)) = call(op, &tags, &words) {
             let until = op.returned.filter(|_| known);
             let lag = if matches!(op.act, Act::Renew(_)) { rules.renewal_lag } else { Duration::ZERO };
             let from = op.invoked.saturating_sub(lag);
-            lagging.entry(&op.id).or_default().push(Timed { from, until, call: call.clone() });
+            let loosely = match call {
+                Call::Superseded(epoch) | Call::NotRegistered(epoch) => Call::NotHeld(epoch),
+                ref other => other.clone(),
+            };
+            lagging.entry(&op.id).or_default().push(Timed { from, until, call: loosely });
             instances.entry(&op.id).or_default().push(Timed { from: op.invoked, until, call });
         }
     }
@@ -119,7 +128,9 @@ pub fn linearizable(origin: &Origin, ops: &[Op], rules: &Rules) -> Verdict {
         });
     }
     if lagged > 0 {
-        verdict.notes.push(format!("of {lagged} instances a renewal was judged by a copy that lagged"));
+        verdict
+            .notes
+            .push(format!("of {lagged} instances a renewal or a refusal was judged by a copy that lagged"));
     }
     verdict
 }
@@ -141,8 +152,8 @@ fn call(op: &Op, tags: &BTreeMap<&str, u64>, words: &BTreeSet<&str>) -> Option<(
         (Act::Renew(epoch) | Act::Update(epoch, _) | Act::Deregister(epoch), Outcome::Superseded(_)) => {
             known(Call::Superseded(*epoch))
         }
-        (Act::Renew(_) | Act::Update(..) | Act::Deregister(_), Outcome::NotRegistered) => {
-            known(Call::NotRegistered)
+        (Act::Renew(epoch) | Act::Update(epoch, _) | Act::Deregister(epoch), Outcome::NotRegistered) => {
+            known(Call::NotRegistered(*epoch))
         }
         _ => None,
     }

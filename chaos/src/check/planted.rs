@@ -181,6 +181,15 @@ fn i02_i04_a_renewal_of_an_epoch_after_a_newer_one_was_acknowledged_is_seen() {
 }
 
 #[test]
+fn i04_an_epoch_that_holds_and_is_refused_is_seen() {
+    let mut plant = sound();
+    plant.registered(20, "a/b/3", "t3");
+    plant.register(20, "a/b/3", "t3", Outcome::Registered(ONE | 20));
+    plant.op(22, "a/b/3", Act::Deregister(ONE | 20), Outcome::NotRegistered);
+    assert_eq!(plant.broken(), ["I04"]);
+}
+
+#[test]
 fn i03_an_epoch_that_falls_or_is_given_twice_is_seen() {
     let mut plant = sound();
     plant.registered(20, "a/b/3", "t3");
