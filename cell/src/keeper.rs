@@ -95,7 +95,7 @@ impl<S: Store> Keeper<S> {
         backoff: &mut rollcall_model::Backoff,
     ) {
         let Some(founding) = self.prove_current(tenure, cancel).await else { return };
-        if self.handle.begin(tenure.term, &self.view).is_none() {
+        if self.handle.begin(tenure, &self.view).is_none() {
             return;
         }
         let mut tick = tokio::time::interval(BEAT);

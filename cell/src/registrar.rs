@@ -221,7 +221,7 @@ impl Registrar {
                 }
                 Renewed::Judged(Renewal::Superseded) => return Err(self.superseded(id)),
                 Renewed::Judged(Renewal::NotRegistered) => return Err(Refusal::not_registered(id.as_str())),
-                Renewed::Judged(Renewal::Wait) if last => return Err(self.still_waiting(id, epoch)),
+                Renewed::Judged(Renewal::Wait) if last => return Err(self.still_waiting(id, epoch).await),
                 Renewed::Judged(Renewal::Wait) => {
                     let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
                 }
@@ -231,13 +231,37 @@ impl Registrar {
     }
 
     /// The refusal when what was waited for did not come: a removal that is under way, or an epoch.
-    fn still_waiting(&self, id: &InstanceId, epoch: Epoch) -> Refusal {
+    async fn still_waiting(&self, id: &InstanceId, epoch: Epoch) -> Refusal {
         match self.current(id) {
             Some(current) if current.epoch == epoch => Refusal::new(
                 Code::StoreUnavailable,
                 "a removal of this lease is under way; ask again for what became of it",
             ),
-            Some(_) | None => self.superseded(id),
+            Some(_) | None => self.store_knows(id, epoch).await,
+        }
+    }
+
+    /// Why an epoch that stays ahead of the replica is refused, by the store itself: a write without effect, whose
+    /// compare is judged on what stands there now.
+    async fn store_knows(&self, id: &InstanceId, epoch: Epoch) -> Refusal {
+        let lags = || {
+            Refusal::new(
+                Code::StoreUnavailable,
+                "this process has not caught up with that epoch; ask again, or ask another process of the cell",
+            )
+        };
+        let Ok(founding) = self.founding() else { return lags() };
+        let write = Write {
+            compare: vec![Compare::ModRevision(keys::registration(id), epoch.revision())],
+            then: Vec::new(),
+            otherwise_read: keys::registration(id),
+        };
+        match self.commit(id, write, None, &founding).await {
+            Ok(Outcome::Lost(Some(entry))) => lost_to(id, &entry),
+            Ok(Outcome::Lost(None)) => Refusal::not_registered(id.as_str()),
+            Ok(Outcome::Won(_)) if founding.incarnation.ordinal() != epoch.ordinal() => self.superseded(id),
+            // It stands, or nobody can tell now.
+            Ok(Outcome::Won(_) | Outcome::OtherHistory) | Err(_) => lags(),
         }
     }
 
@@ -297,15 +321,18 @@ impl Registrar {
 
     /// The registration if this epoch holds it; an epoch that is ahead of the replica waits for it.
     async fn fenced(&self, id: &InstanceId, epoch: Epoch) -> Result<Arc<Registration>, Refusal> {
-        match self.caught_up(id, epoch).await {
+        match self.caught_up(id, epoch).await? {
             Some(current) if current.epoch == epoch => Ok(current),
             Some(current) => Err(Refusal::superseded(&current)),
             None => Err(Refusal::not_registered(id.as_str())),
         }
     }
 
-    /// The registration as the replica shows it once it has caught up with this epoch, or the wait for that is over.
-    async fn caught_up(&self, id: &InstanceId, epoch: Epoch) -> Option<Arc<Registration>> {
+    /// The registration as the replica shows it once it has caught up with this epoch.
+    ///
+    /// # Errors
+    /// It did not in time; then the store's word counts, and never that of a replica that may lag (I04).
+    async fn caught_up(&self, id: &InstanceId, epoch: Epoch) -> Result<Option<Arc<Registration>>, Refusal> {
         let mut view = self.view.clone();
         let started = self.clock.now();
         loop {
@@ -317,8 +344,11 @@ impl Registrar {
                         && epoch.revision() > position.revision)
             });
             let held = current.as_ref().is_some_and(|current| current.epoch == epoch);
-            if held || !ahead || self.clock.now().since(started) >= limits::AHEAD_WAIT {
-                return current;
+            if held || !ahead {
+                return Ok(current);
+            }
+            if self.clock.now().since(started) >= limits::AHEAD_WAIT {
+                return Err(self.store_knows(id, epoch).await);
             }
             let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
         }

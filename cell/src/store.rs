@@ -17,9 +17,11 @@ mod rules;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rollcall_model::Revision;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A condition on the state before the commit.
@@ -161,14 +163,54 @@ pub struct Tenure {
     pub fence: Compare,
     /// Cancelled when the office is lost or may be.
     pub lost: CancellationToken,
+    /// Until when it is certain that nobody else holds the office.
+    pub hold: Hold,
     /// What holds the office; adapters watch `lost`.
     _office: Arc<DropGuard>,
 }
 
 impl Tenure {
-    fn new(term: u64, fence: Compare, office: DropGuard) -> Self {
+    pub(crate) fn new(term: u64, fence: Compare, office: DropGuard, hold: Hold) -> Self {
         let lost = office.token().clone();
-        Self { term, fence, lost, _office: Arc::new(office) }
+        Self { term, fence, lost, hold, _office: Arc::new(office) }
+    }
+}
+
+/// Until when an office is certainly held; it grows with every renewal of the office. It is asked in place, before each
+/// judgement: a process that slept answers what waits in its sockets before any of its tasks hears that the office is
+/// lost.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    zero: Instant,
+    /// Milliseconds after `zero`.
+    until: Arc<AtomicU64>,
+}
+
+impl Hold {
+    /// For ever: where a process cannot lose its office to another.
+    #[must_use]
+    pub fn for_ever() -> Self {
+        Self { zero: Instant::now(), until: Arc::new(AtomicU64::new(u64::MAX)) }
+    }
+
+    /// Until a moment, and no longer unless it is prolonged.
+    #[must_use]
+    pub fn until(moment: Instant) -> Self {
+        let hold = Self { zero: Instant::now(), until: Arc::default() };
+        hold.prolong(moment);
+        hold
+    }
+
+    /// Until a later moment.
+    pub fn prolong(&self, moment: Instant) {
+        let after = moment.saturating_duration_since(self.zero).as_millis();
+        self.until.store(u64::try_from(after).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Whether it lasts still.
+    #[must_use]
+    pub fn lasts(&self) -> bool {
+        self.zero.elapsed().as_millis() < u128::from(self.until.load(Ordering::SeqCst))
     }
 }
 

@@ -11,6 +11,8 @@ use rollcall_model::{
 };
 use tokio::sync::watch;
 
+use crate::store::{Hold, Tenure};
+
 /// Most removals of one sweep: what a second of the store's group commits carries.
 const SWEEP_MOST: usize = 20_000;
 
@@ -28,6 +30,7 @@ pub struct KeeperHandle {
 
 struct Office {
     term: u64,
+    hold: Hold,
     deadlines: Deadlines,
     guard: ExpiryGuard,
 }
@@ -68,7 +71,10 @@ impl KeeperHandle {
 
     fn office(&self) -> MutexGuard<'_, Option<Office>> {
         // The lock guards plain data without invariants across a panic.
-        self.office.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut office = self.office.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another may be in office by now, and this process may have slept: nothing is judged on old knowledge (F13).
+        office.take_if(|office| !office.hold.lasts());
+        office
     }
 
     /// Renews one lease; the holder tells apart those that share the entry.
@@ -141,14 +147,15 @@ impl KeeperHandle {
     }
 
     /// Leases for everything that the view shows; `None` when it was never loaded.
-    pub(super) fn begin(&self, term: u64, view: &watch::Receiver<Arc<View>>) -> Option<()> {
+    pub(super) fn begin(&self, tenure: &Tenure, view: &watch::Receiver<Arc<View>>) -> Option<()> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut office = self.office();
         let view = view.borrow().clone();
         let (state, position) = (view.state()?, view.position()?);
         let ordinal = position.incarnation.ordinal();
         let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall);
-        *office = Some(Office { term, deadlines, guard: ExpiryGuard::new(self.limits) });
+        let (term, hold) = (tenure.term, tenure.hold.clone());
+        *office = Some(Office { term, hold, deadlines, guard: ExpiryGuard::new(self.limits) });
         Some(())
     }
 
@@ -236,5 +243,47 @@ impl KeeperHandle {
         {
             tracing::info!(%id, %epoch, "suspect proved dead: its host refuses connections");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_model::testing::{id, position, region, registration};
+    use rollcall_model::{Snapshot, State, Timestamp};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::store::Compare;
+
+    #[tokio::test(start_paused = true)]
+    async fn f13_a_keeper_that_slept_past_its_hold_judges_nothing() {
+        let standing = registration("a/b/c", 5, 5);
+        let epoch = standing.epoch;
+        let mut state = State::default();
+        state.put(Arc::new(standing));
+        let mut view = View::new(region());
+        let snapshot = Snapshot::of(region(), position(epoch.ordinal(), 5), state);
+        view.install(snapshot, None, "started", Timestamp(0));
+        let view = watch::channel(Arc::new(view)).1;
+
+        let hold = Hold::until(tokio::time::Instant::now() + Duration::from_secs(4));
+        let fence = Compare::CreateRevision("keeper/1".into(), Revision(1));
+        let tenure = Tenure::new(1, fence, CancellationToken::new().drop_guard(), hold.clone());
+        let keeper = KeeperHandle::new(GuardLimits::default(), Clock::new(|| Duration::ZERO, || 0));
+        keeper.begin(&tenure, &view).unwrap();
+        let renew = || keeper.renew(&id("a/b/c"), &Holder::default(), epoch);
+        assert!(matches!(renew(), Renewed::Judged(Renewal::Renewed(_))));
+
+        tokio::time::advance(Duration::from_secs(3)).await;
+        hold.prolong(tokio::time::Instant::now() + Duration::from_secs(4));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert!(matches!(renew(), Renewed::Judged(_)), "its office was renewed");
+
+        // No task of it has run since; the office is another's by now.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(renew(), Renewed::NoOffice);
+        assert_eq!((keeper.term(), keeper.guard()), (None, None));
+        hold.prolong(tokio::time::Instant::now() + Duration::from_secs(4));
+        assert_eq!(renew(), Renewed::NoOffice, "an office that was over does not come back");
     }
 }

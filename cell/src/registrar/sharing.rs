@@ -67,7 +67,7 @@ impl Registrar {
     pub async fn let_go(&self, id: &InstanceId, epoch: Epoch, holder: &Holder) -> Result<(), Refusal> {
         // A cell that never reached its store knows of nobody: it must not say "not registered".
         self.founding()?;
-        let current = self.caught_up(id, epoch).await.ok_or_else(|| Refusal::not_registered(id.as_str()))?;
+        let current = self.caught_up(id, epoch).await?.ok_or_else(|| Refusal::not_registered(id.as_str()))?;
         if current.declared.scope == Scope::Service {
             return self.let_go_shared(id, epoch, holder).await;
         }
@@ -95,7 +95,7 @@ impl Registrar {
                 LettingGo::Superseded => return Err(self.superseded(id)),
                 // It became one process's own meanwhile; a holder's epoch is an older one.
                 LettingGo::NotShared => return Err(self.superseded(id)),
-                LettingGo::Wait if last => return Err(self.still_waiting(id, epoch)),
+                LettingGo::Wait if last => return Err(self.still_waiting(id, epoch).await),
                 LettingGo::Wait => {
                     let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
                 }

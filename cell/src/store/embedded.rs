@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::failure::Failure;
 use self::medium::Medium;
-use super::{Committed, Compare, Entry, Follow, Group, Happened, Op, Page, Store, StoreError, Tenure, rules};
+use super::{
+    Committed, Compare, Entry, Follow, Group, Happened, Hold, Op, Page, Store, StoreError, Tenure, rules,
+};
 
 /// The key of the keeper's office.
 const OFFICE: &str = "keeper/office";
@@ -197,7 +199,8 @@ impl Store for Embedded {
                 let lost = CancellationToken::new();
                 *office = lost.clone();
                 let fence = Compare::ModRevision(OFFICE.to_owned(), revision);
-                Ok(Tenure::new(revision.0, fence, lost.drop_guard()))
+                // The next one here cancels `lost` in the same process, before it may win.
+                Ok(Tenure::new(revision.0, fence, lost.drop_guard(), Hold::for_ever()))
             }
             Committed::Fenced => Err(StoreError::Refused("an unfenced group was fenced".to_owned())),
         }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
-use rollcall_cell::store::embedded::Embedded;
-use rollcall_cell::store::{Committed, Entry, Group, Page, Store, StoreError, Tenure};
+use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
+use rollcall_cell::store::{Committed, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure};
 use rollcall_model::Revision;
 
 /// What the store does now.
@@ -16,6 +17,8 @@ pub(super) enum Mood {
     Away,
     /// It takes owners' writes and does not answer.
     Mute,
+    /// Its history is told late: not before the mood is another.
+    Late,
 }
 
 /// An embedded store with a mood; clones share it.
@@ -25,9 +28,31 @@ pub(super) struct Moody {
     mood: Arc<AtomicU8>,
 }
 
+/// The history, which may come late.
+pub(super) struct MoodyFollow {
+    inner: EmbeddedFollow,
+    store: Moody,
+}
+
+impl Follow for MoodyFollow {
+    async fn next(&mut self) -> Result<Vec<Happened>, StoreError> {
+        let happened = self.inner.next().await?;
+        // Of nobody's waking: a test's store need not be efficient.
+        while self.store.is(Mood::Late) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(happened)
+    }
+}
+
 impl Moody {
     pub(super) fn new(mood: Mood) -> Self {
-        Self { inner: Embedded::memory().unwrap(), mood: Arc::new(AtomicU8::new(mood as u8)) }
+        Self::over(Embedded::memory().unwrap(), mood)
+    }
+
+    /// Over a store that others share.
+    pub(super) fn over(inner: Embedded, mood: Mood) -> Self {
+        Self { inner, mood: Arc::new(AtomicU8::new(mood as u8)) }
     }
 
     pub(super) fn becomes(&self, mood: Mood) {
@@ -44,7 +69,7 @@ impl Moody {
 }
 
 impl Store for Moody {
-    type Follow = <Embedded as Store>::Follow;
+    type Follow = MoodyFollow;
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
         self.reached()?;
@@ -74,7 +99,7 @@ impl Store for Moody {
 
     async fn follow(&self, from: Revision) -> Result<Self::Follow, StoreError> {
         self.reached()?;
-        self.inner.follow(from).await
+        Ok(MoodyFollow { inner: self.inner.follow(from).await?, store: self.clone() })
     }
 
     async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use rollcall_cell::store::embedded::Embedded;
+
 use super::cell::{Cell, eventually, plain};
 use super::moody::{Mood, Moody};
 
@@ -59,4 +61,33 @@ async fn a_write_without_an_answer_is_neither_done_nor_failed() {
         (agents.as_array().unwrap().len() == 1 && agents[0]["id"] == "ops/mail/2").then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn i04_a_process_that_lags_refuses_no_epoch_that_holds() {
+    let store = Embedded::memory().unwrap();
+    let first = Cell::with("us", &[], store.clone()).await;
+    first.keeps().await;
+    let late = Moody::over(store, Mood::Well);
+    let second = Cell::with("us", &[], late.clone()).await;
+    eventually("the second process serves", || async {
+        (second.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
+    late.becomes(Mood::Late);
+
+    let path = "/v1/registrations/ops/mail/1";
+    let epoch = first.register_plain("ops/mail/1").await;
+    let draining = json!({"lifecycle": "draining"});
+    second.fenced("PATCH", path, &epoch, &draining).await.refused(503, "store_unavailable");
+    second.fenced("DELETE", path, &epoch, &Value::Null).await.refused(503, "store_unavailable");
+    // What was never issued, or is not there at all, is refused by the store's word, however late its history is.
+    let never = (epoch.parse::<u64>().unwrap() + 1_000_000).to_string();
+    let answer = second.fenced("PATCH", path, &never, &draining).await;
+    assert_eq!((answer.status, answer.json()["current"]["epoch"].clone()), (412, json!(epoch)));
+    let nobody = "/v1/registrations/ops/mail/none";
+    second.fenced("DELETE", nobody, &never, &Value::Null).await.refused(404, "not_registered");
+
+    late.becomes(Mood::Well);
+    assert_eq!(second.fenced("PATCH", path, &epoch, &draining).await.status, 200);
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{Meaning, sort};
 use super::members::{CALL, Members};
 use super::txn;
-use crate::store::{Compare, StoreError, Tenure};
+use crate::store::{Compare, Hold, StoreError, Tenure};
 
 /// How long an office outlives its keeper's silence. Sweeps stand still that long, and expiry allows for it.
 const TTL: Duration = Duration::from_secs(6);
@@ -47,7 +47,8 @@ pub(super) async fn campaign(
         .id();
     let lost = CancellationToken::new();
     let office = lost.clone().drop_guard();
-    tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), asked));
+    let hold = Hold::until(asked + HOLDS);
+    tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), asked, hold.clone()));
 
     clear_strangers(members, prefix).await?;
     let (index, clients) = members.current().await?;
@@ -72,7 +73,7 @@ pub(super) async fn campaign(
     let key = txn::key(prefix, leader.key().to_vec())
         .ok_or_else(|| StoreError::Unavailable("an office under another prefix".to_owned()))?;
     let term = txn::from_etcd(leader.rev());
-    Ok(Some(Tenure::new(term.0, Compare::CreateRevision(key, term), office)))
+    Ok(Some(Tenure::new(term.0, Compare::CreateRevision(key, term), office, hold)))
 }
 
 /// Removes keys under the office's name that hang on no lease: no candidate of ours ever wrote one, nobody could ever
@@ -100,11 +101,11 @@ async fn clear_strangers(members: &Arc<Members>, prefix: &str) -> Result<(), Sto
 }
 
 /// Keeps a lease alive until it is lost or given up, and then gives it back.
-async fn keep(members: Arc<Members>, lease: i64, lost: CancellationToken, granted: Instant) {
+async fn keep(members: Arc<Members>, lease: i64, lost: CancellationToken, granted: Instant, hold: Hold) {
     let guard = lost.clone().drop_guard();
     tokio::select! {
         () = lost.cancelled() => {}
-        why = renew(&members, lease, granted) => tracing::warn!(why, "keeper's lease lost"),
+        why = renew(&members, lease, granted, &hold) => tracing::warn!(why, "keeper's lease lost"),
     }
     drop(guard);
     // Whoever waits need not wait for the lease to lapse. If this fails, it lapses.
@@ -116,7 +117,7 @@ async fn keep(members: Arc<Members>, lease: i64, lost: CancellationToken, grante
 }
 
 /// Renews until it no longer holds, and says why.
-async fn renew(members: &Members, lease: i64, granted: Instant) -> &'static str {
+async fn renew(members: &Members, lease: i64, granted: Instant, hold: &Hold) -> &'static str {
     let mut renewed = granted;
     let mut next = renewed + RENEW;
     loop {
@@ -129,6 +130,7 @@ async fn renew(members: &Members, lease: i64, granted: Instant) -> &'static str 
         match timeout_at(end.min(sent + TRY), renew_once(members, lease)).await {
             Ok(Renewal::Done) => {
                 renewed = sent;
+                hold.prolong(sent + HOLDS);
                 next = sent + RENEW;
             }
             Ok(Renewal::Gone) => return "the lease has lapsed",
