@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use rollcall_model::{Clock, Region, View};
 use rollcall_runtime::files;
 use rollcall_runtime::meter::Metrics;
+use rollcall_runtime::serve::{Figures, Limits, Serve};
 use rollcall_runtime::tasks::Tasks;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::admission::AdmissionHandle;
@@ -151,6 +151,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     };
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
+    let figures = Figures::new(&metrics);
     let api = Api {
         registrar: registrar.clone(),
         admission,
@@ -163,33 +164,19 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         stopping: cancel.clone(),
     };
     let http_at = http.local_addr()?;
-    // Admission asks where a caller is.
-    let both = api::both(api.clone()).into_make_service_with_connect_info::<SocketAddr>();
-    let stopping = cancel.clone();
-    tasks.spawn("http", async move {
-        let served =
-            axum::serve(http.tap_io(at_once), both).with_graceful_shutdown(stopping.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "http stopped");
-        }
-    });
-    let routes = api::grpc(api).into_axum_router().into_make_service_with_connect_info::<SocketAddr>();
-    tasks.spawn("grpc", async move {
-        let served =
-            axum::serve(grpc.tap_io(at_once), routes).with_graceful_shutdown(cancel.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "grpc stopped");
-        }
-    });
+    let limits = Limits::of_process();
+    let serve = |listener, name, app, figures| Serve {
+        listener,
+        name,
+        app,
+        limits,
+        figures,
+        stopping: cancel.clone(),
+    };
+    tasks.spawn("http", serve(http, "http", api::both(api.clone()), figures.clone()).run());
+    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api).into_axum_router(), figures).run());
     tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");
     Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
-}
-
-/// Small answers leave at once; held back for company they would wait 40 ms for an acknowledgement.
-fn at_once(connection: &mut TcpStream) {
-    if let Err(error) = connection.set_nodelay(true) {
-        tracing::debug!(%error, "connection answers late");
-    }
 }
 
 fn region(text: &str) -> Result<Region, Unusable> {

@@ -23,4 +23,5 @@ mod api {
     mod sharing;
     mod updating;
     mod watching;
+    mod wire;
 }

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use rollcall_replicator::feed_log::memory::MemoryLog;
+use rollcall_runtime::serve::raise_descriptor_limit;
 use rollcall_runtime::{clock, shutdown, telemetry};
 
 use crate::args::DevArgs;
@@ -47,6 +48,7 @@ async fn start(args: DevArgs, environment: &[(String, String)]) -> Result<Exit, 
         environment.push(("ROLLCALL_LOG".to_owned(), LOG.to_owned()));
     }
     telemetry::init_from(&environment).map_err(|error| Refused::new(Exit::Usage, error))?;
+    raise_descriptor_limit();
     let ports = ports::bind(args.base_port, args.regions.len()).await?;
     let signalled = shutdown::signals()
         .map_err(|error| Refused::new(Exit::Failed, format!("signals cannot be listened for: {error}")))?;

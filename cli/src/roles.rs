@@ -9,6 +9,7 @@ pub(crate) mod replicator;
 use std::time::Duration;
 
 use rollcall_model::Clock;
+use rollcall_runtime::serve::raise_descriptor_limit;
 use rollcall_runtime::{ConfigError, ListenError, Tasks, clock, shutdown, telemetry};
 use tokio_util::sync::CancellationToken;
 
@@ -60,9 +61,10 @@ pub(crate) fn process_clock() -> Clock {
     Clock::new(clock::monotonic, clock::wall_ms)
 }
 
-/// Sets logging and signals up: what every role does first, once its settings are good.
+/// Sets logging, the number of connections and signals up: what every role does first, once its settings are good.
 pub(crate) fn begin(environment: &[(String, String)]) -> Result<CancellationToken, Refused> {
     telemetry::init_from(environment).map_err(|error| Refused::new(Exit::Usage, error))?;
+    raise_descriptor_limit();
     shutdown::signals()
         .map_err(|error| Refused::new(Exit::Failed, format!("signals cannot be listened for: {error}")))
 }

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::publisher::Status;
 use crate::views::Views;
 
-pub use discovery::serve as serve_grpc;
-pub use http::serve as serve_http;
+pub use discovery::routes as grpc;
+pub use http::routes as http;
 
 /// What both faces know.
 #[derive(Clone)]

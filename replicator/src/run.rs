@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rollcall_model::{Clock, Region};
+use rollcall_runtime::serve::{self, Limits, Serve};
 use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
@@ -151,6 +152,7 @@ pub async fn run<L: FeedLog>(
     }
     metrics::observe(&metrics, &views, publisher.clone(), &clock);
 
+    let connections = serve::Figures::new(&metrics);
     let api = Api {
         region: own.clone(),
         views: views.clone(),
@@ -161,8 +163,16 @@ pub async fn run<L: FeedLog>(
         stopping: tasks.cancelled(),
     };
     let running = Running { grpc: grpc.local_addr()?, http: http.local_addr()?, views, ready };
-    tasks.spawn_fallible("grpc", api::serve_grpc(grpc, api.clone()));
-    tasks.spawn_fallible("http", api::serve_http(http, api));
+    let limits = Limits::of_process();
+    let serve = |listener, name, app, figures| {
+        let stopping = tasks.cancelled();
+        Serve { listener, name, app, limits, figures, stopping }.run()
+    };
+    tasks.spawn(
+        "grpc",
+        serve(grpc, "grpc", api::grpc(api.clone()).await.into_axum_router(), connections.clone()),
+    );
+    tasks.spawn("http", serve(http, "http", api::http(api), connections));
     let follows: Vec<&str> =
         config.follow.iter().map(|FollowConfig { region, .. }| region.as_str()).collect();
     tracing::info!(region = %own, grpc = %running.grpc, http = %running.http, ?follows, "replicator listens");

@@ -12,6 +12,7 @@ pub mod files;
 pub mod listen;
 pub mod meter;
 pub mod ready;
+pub mod serve;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;

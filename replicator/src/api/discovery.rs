@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use rollcall_model::{Code, Cursor, Event, Region, View};
@@ -14,45 +13,30 @@ use rollcall_proto::v1::{
     GetRequest, GetResponse, ListRequest, ListResponse, RegionsRequest, RegionsResponse, RemovalsRequest,
     RemovalsResponse, WatchRequest, WatchResponse,
 };
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 use super::{Api, Shared};
 
-/// A cell whose machine is gone without a word is let go of in twice this.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Watches of one connection: one for each region, many times over.
-const STREAMS_MAX: u32 = 1_024;
-
-/// Serves gRPC until the process stops.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(listener: TcpListener, api: Api) -> Result<(), tonic::transport::Error> {
+/// Discovery, health and reflection.
+pub async fn routes(api: Api) -> Routes {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<DiscoveryServer<Answers>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| tracing::error!(%error, "no reflection"))
-        .ok();
-    let stopping = api.stopping.clone();
-    Server::builder()
-        .http2_keepalive_interval(Some(KEEP_ALIVE))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE))
-        .max_concurrent_streams(STREAMS_MAX)
-        .add_service(DiscoveryServer::new(Answers { api: Arc::new(api) }))
-        .add_service(health_service)
-        .add_optional_service(reflection)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            stopping.cancelled_owned(),
-        )
-        .await
+        .build_v1();
+    let routes =
+        Routes::new(DiscoveryServer::new(Answers { api: Arc::new(api) })).add_service(health_service);
+    match reflection {
+        Ok(reflection) => routes.add_service(reflection),
+        Err(error) => {
+            // The descriptors are compiled in; without reflection the views are served all the same.
+            tracing::error!(%error, "reflection has no descriptors");
+            routes
+        }
+    }
 }
 
 struct Answers {

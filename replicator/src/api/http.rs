@@ -15,20 +15,11 @@ use axum::{Json, Router};
 use rollcall_model::{Instant, Position, Timestamp, View};
 use rollcall_runtime::{build_info, meter};
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use super::{Api, Shared};
 
-/// Serves HTTP until the process stops.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(listener: TcpListener, api: Api) -> std::io::Result<()> {
-    let stopping = api.stopping.clone();
-    axum::serve(listener, routes(api)).with_graceful_shutdown(stopping.cancelled_owned()).await
-}
-
-fn routes(api: Api) -> Router {
+/// All routes.
+pub fn routes(api: Api) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))

@@ -14,7 +14,7 @@ use rollcall_replicator::feed_log::{FeedLog, LogError};
 use rollcall_replicator::testing::Origin;
 use rollcall_replicator::views::Views;
 use rollcall_replicator::{Running, Start, run};
-use rollcall_runtime::{Metrics, Ready, Tasks, clock};
+use rollcall_runtime::{Metrics, Ready, Tasks, clock, serve};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -63,7 +63,11 @@ impl Cell {
             metrics: Metrics::new(),
             stopping: tasks.cancelled(),
         };
-        tasks.spawn_fallible("cell", api::serve_grpc(listener, api));
+        let app = api::grpc(api).await.into_axum_router();
+        let (figures, stopping) = (serve::Figures::new(&Metrics::new()), tasks.cancelled());
+        let limits = serve::Limits::default();
+        let face = serve::Serve { listener, name: "cell", app, limits, figures, stopping };
+        tasks.spawn("cell", face.run());
         let born = Arc::new(Mutex::new(BTreeMap::new()));
         let (beating, sender, stopping) = (Arc::clone(&origin), shown.clone(), tasks.cancelled());
         let bearing = Arc::clone(&born);

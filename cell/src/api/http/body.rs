@@ -1,10 +1,8 @@
 //! Request bodies: of the right kind, within their bound, whole.
 
-use std::time::Duration;
-
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use futures_util::StreamExt as _;
 use rollcall_model::{Code, Invalid, limits};
 
@@ -14,10 +12,6 @@ use crate::refusal::Refusal;
 pub(super) const JSON: &str = "application/json";
 /// A JSON Merge Patch (RFC 7396).
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-
-/// How long the rest of a body that is too large is read and thrown away. Many clients look for an answer only when
-/// they have sent everything, and would take a closed connection for a failure of the network.
-const DISCARD: Duration = Duration::from_secs(5);
 
 /// Reads a body of one of these kinds. One without a kind may be empty; JSON's reader says what is missing then.
 ///
@@ -37,6 +31,12 @@ pub(super) async fn read(request: Request, kinds: &[&str]) -> Result<Vec<u8>, Re
 /// As [`read`].
 pub(super) async fn read_if_any(request: Request, kinds: &[&str]) -> Result<Vec<u8>, Refusal> {
     let kind = kind(request.headers());
+    let announced =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > limits::BODY_BYTES_MAX) {
+        // Before a byte of it was read: who asked whether to send it at all (Expect) need not.
+        return Err(too_large());
+    }
     let mut body = Vec::new();
     let mut parts = request.into_body().into_data_stream();
     while let Some(part) = parts.next().await {
@@ -48,9 +48,7 @@ pub(super) async fn read_if_any(request: Request, kinds: &[&str]) -> Result<Vec<
             )])
         })?;
         if body.len() + part.len() > limits::BODY_BYTES_MAX {
-            let rest = async { while let Some(Ok(_)) = parts.next().await {} };
-            let _ = tokio::time::timeout(DISCARD, rest).await;
-            return Err(Refusal::new(Code::TooLarge, "a body is at most 256 KiB"));
+            return Err(too_large());
         }
         body.extend_from_slice(&part);
     }
@@ -58,6 +56,10 @@ pub(super) async fn read_if_any(request: Request, kinds: &[&str]) -> Result<Vec<
         return Err(foreign(kind.as_deref(), kinds));
     }
     Ok(body)
+}
+
+fn too_large() -> Refusal {
+    Refusal::new(Code::TooLarge, "a body is at most 256 KiB")
 }
 
 fn foreign(kind: Option<&str>, kinds: &[&str]) -> Refusal {

@@ -1,0 +1,54 @@
+//! What is said to requests that only a raw socket can send.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::cell::{Cell, DEADLINE};
+
+/// Sends bytes, and reads until the connection ends.
+async fn said(cell: &Cell, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(cell.url.trim_start_matches("http://")).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut answer));
+    read.await.expect("the connection did not end").unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn registration(headers: &str) -> Vec<u8> {
+    format!(
+        "POST /v1/registrations HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n{headers}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+#[tokio::test]
+async fn a_body_announced_as_too_large_is_refused_before_it_comes() {
+    let cell = Cell::start().await;
+    for expect in ["", "\r\nexpect: 100-continue"] {
+        for length in ["262145", "100000000", "18446744073709551613"] {
+            let answer = said(&cell, &registration(&format!("content-length: {length}{expect}"))).await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{length}: {answer}");
+            assert!(answer.contains("\"code\":\"too_large\""), "{answer}");
+            assert!(!answer.contains("100 Continue"), "{answer}");
+        }
+    }
+    let mut chunked = registration("transfer-encoding: chunked");
+    chunked.extend_from_slice(b"400000\r\n");
+    chunked.resize(chunked.len() + 1024 * 1024, b' ');
+    let answer = said(&cell, &chunked).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+
+    let mut stream = TcpStream::connect(cell.url.trim_start_matches("http://")).await.unwrap();
+    stream
+        .write_all(&registration("content-length: 2\r\nexpect: 100-continue\r\nconnection: close"))
+        .await
+        .unwrap();
+    let mut go_on = [0; 25];
+    stream.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"{}").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}

@@ -1,0 +1,156 @@
+//! What a connection does, as far as its limits need to know it.
+//!
+//! Promises: a request counts from its head until its answer's last byte is taken, whatever becomes of it in between.
+//! Never here: a decision to close; that is the connection's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::Limits;
+
+/// The state of one connection, shared by its socket, its requests and its watch.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    requests: usize,
+    /// When the last request ended, or the connection began.
+    resting_since: Instant,
+    /// When the head that is not whole yet began.
+    head_since: Option<Instant>,
+    protocol: Protocol,
+    /// The peer sent something that nobody read to its end.
+    unread: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Unknown,
+    /// Bytes without a request in flight are a head.
+    Http1,
+    /// Bytes may be anything: pings, windows, settings. Pings of our own tell whether the peer is there.
+    Http2,
+}
+
+/// What is to be done about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Alive,
+    /// A head has not become whole in time.
+    SlowHead,
+    /// Nothing was asked for a long time.
+    Idle,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        let state = State {
+            requests: 0,
+            resting_since: now,
+            head_since: Some(now),
+            protocol: Protocol::Unknown,
+            unread: false,
+        };
+        Self { state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Plain values, whole whoever panicked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes bytes that came.
+    pub(super) fn came(&self, bytes: &[u8]) {
+        let mut state = self.state();
+        match state.protocol {
+            Protocol::Http2 => {}
+            Protocol::Unknown if bytes.starts_with(b"PRI ") => {
+                state.protocol = Protocol::Http2;
+                state.head_since = None;
+            }
+            Protocol::Unknown => state.protocol = Protocol::Http1,
+            Protocol::Http1 if state.requests == 0 && state.head_since.is_none() => {
+                state.head_since = Some(Instant::now());
+            }
+            Protocol::Http1 => {}
+        }
+    }
+
+    /// A request begins; it lasts until what this returns is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Turn {
+        let mut state = self.state();
+        state.requests += 1;
+        state.head_since = None;
+        drop(state);
+        Turn { pulse: Arc::clone(self) }
+    }
+
+    /// A body was let go of before its end.
+    pub(super) fn left_unread(&self) {
+        self.state().unread = true;
+    }
+
+    /// Whether the peer may still be sending what nobody will read.
+    pub(super) fn has_unread(&self) -> bool {
+        let state = self.state();
+        match state.protocol {
+            // A stream is let go of by itself there.
+            Protocol::Http2 => false,
+            Protocol::Unknown | Protocol::Http1 => state.unread || state.head_since.is_some(),
+        }
+    }
+
+    /// Counts the rest anew.
+    pub(super) fn rest(&self) {
+        self.state().resting_since = Instant::now();
+    }
+
+    /// When to look again: nobody wakes the watch when a request ends or a head begins, so never later than the
+    /// shorter limit from now.
+    pub(super) fn next_look(&self, limits: &Limits) -> Instant {
+        let state = self.state();
+        let latest = Instant::now() + limits.head.min(limits.idle);
+        match (state.requests, state.head_since) {
+            (0, Some(since)) => latest.min(since + limits.head),
+            (0, None) => latest.min(state.resting_since + limits.idle),
+            _ => latest,
+        }
+    }
+
+    /// What is to be done now.
+    pub(super) fn look(&self, limits: &Limits) -> Verdict {
+        let state = self.state();
+        match (state.requests, state.head_since) {
+            (0, Some(since)) if since.elapsed() >= limits.head => Verdict::SlowHead,
+            (0, None) if state.resting_since.elapsed() >= limits.idle => Verdict::Idle,
+            _ => Verdict::Alive,
+        }
+    }
+}
+
+/// One request's time on its connection.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pulse: Arc<Pulse>,
+}
+
+impl Turn {
+    /// The connection it is on.
+    pub(super) fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.pulse.state();
+        state.requests -= 1;
+        state.resting_since = Instant::now();
+    }
+}

@@ -1,0 +1,304 @@
+//! The bounds of serving, over real sockets: what peers hold is given back, and nobody who behaves is let go of.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a promise that is not kept ends the test")]
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Request};
+use axum::routing::{get, post};
+use rollcall_runtime::serve::{Figures, Limits, Serve};
+use rollcall_runtime::{Metrics, Tasks};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Longest wait for anything that comes by itself.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Long enough never to come in a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+/// Short enough to come at once; what must not be cut by it is busy, not fast.
+const SOON: Duration = Duration::from_millis(100);
+
+/// File descriptors and tasks belong to the process, so the tests take turns.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+struct Server {
+    at: SocketAddr,
+    tasks: Tasks,
+    metrics: Metrics,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Limits that no test meets by accident.
+fn patient() -> Limits {
+    Limits { head: NEVER, idle: NEVER, body: NEVER, ..Limits::default() }
+}
+
+async fn whole(request: Request) -> Result<String, String> {
+    let bytes = axum::body::to_bytes(request.into_body(), usize::MAX).await.map_err(|e| {
+        let cause = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_default();
+        format!("{e} {cause}")
+    })?;
+    Ok(format!("{} bytes", bytes.len()))
+}
+
+async fn drip() -> Body {
+    let step = |n: u32| async move {
+        tokio::time::sleep(SOON).await;
+        Some((Ok::<_, Infallible>(Bytes::from_static(b"tick\n")), n + 1))
+    };
+    Body::from_stream(futures_util::stream::unfold(0, step))
+}
+
+async fn start(limits: Limits) -> Server {
+    let turn = TURN.lock().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (at, tasks, metrics) = (listener.local_addr().unwrap(), Tasks::new(), Metrics::new());
+    let app = Router::new()
+        .route("/", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { format!("hello {peer}") }))
+        .route("/whole", post(whole))
+        .route("/refused", post(|| async { axum::http::StatusCode::IM_A_TEAPOT }))
+        .route("/drip", get(drip));
+    let figures = Figures::new(&metrics);
+    let serve = Serve { listener, name: "http", app, limits, figures, stopping: tasks.cancelled() };
+    tasks.spawn("http", serve.run());
+    Server { at, tasks, metrics, _turn: turn }
+}
+
+impl Server {
+    async fn open(&self) -> TcpStream {
+        TcpStream::connect(self.at).await.unwrap()
+    }
+
+    async fn sent(&self, text: &str) -> TcpStream {
+        let mut stream = self.open().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    fn figure(&self, line: &str) -> Option<f64> {
+        let text = self.metrics.render();
+        let found = text.lines().find_map(|found| found.strip_prefix(line).map(str::to_owned));
+        found.map(|value| value.trim().parse().unwrap())
+    }
+
+    fn cut(&self, reason: &str) -> f64 {
+        let line = format!("rollcall_runtime_connections_cut_total{{listener=\"http\",reason=\"{reason}\"}}");
+        self.figure(&line).unwrap_or_default()
+    }
+
+    async fn has_open(&self, expected: f64) {
+        eventually(&format!("{expected} open connections"), || async {
+            let open = self.figure("rollcall_runtime_connections_open{listener=\"http\"}");
+            (open == Some(expected)).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    let asked = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+}
+
+/// Everything up to the end of the connection; a reset is an end, too.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut bytes));
+    let _ = read.await.expect("the connection did not end");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Up to and with this text.
+async fn until(stream: &mut TcpStream, text: &str) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while !String::from_utf8_lossy(&bytes).contains(text) {
+            assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "ended before {text:?}");
+        }
+    };
+    tokio::time::timeout(DEADLINE, read).await.unwrap_or_else(|_| panic!("never came: {text:?}"));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn alive() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+const ASK: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[tokio::test]
+async fn a_request_knows_its_peer_and_a_connection_serves_many() {
+    let server = start(patient()).await;
+    let mut stream = server.open().await;
+    let own = stream.local_addr().unwrap();
+    for _ in 0..3 {
+        stream.write_all(ASK.as_bytes()).await.unwrap();
+        until(&mut stream, &format!("hello {own}")).await;
+    }
+}
+
+#[tokio::test]
+async fn f39_heads_that_never_become_whole_are_let_go_of() {
+    let server = start(Limits { head: SOON, ..patient() }).await;
+    let (files, tasks) = (descriptors(), alive());
+    let mut slow = Vec::new();
+    for text in ["", "G", "GET / HT", "GET / HTTP/1.1\r\nhost: a\r\nx: "] {
+        for _ in 0..50 {
+            slow.push(server.sent(text).await);
+        }
+    }
+    // One that had an answer first, and begins another head.
+    let mut second = server.sent(ASK).await;
+    until(&mut second, "hello").await;
+    second.write_all(b"GET /").await.unwrap();
+    slow.push(second);
+    for stream in &mut slow {
+        assert!(!rest(stream).await.contains("HTTP/1.1"), "answered");
+    }
+    assert!(server.cut("slow_head") >= 201.0);
+    drop(slow);
+    server.has_open(0.0).await;
+    eventually("files and tasks as before", || async {
+        (descriptors() <= files && alive() <= tasks).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn f39_a_connection_without_requests_ends_and_one_with_a_stream_does_not() {
+    let server = start(Limits { idle: SOON, ..patient() }).await;
+    let mut watch = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut idle = server.sent(ASK).await;
+    assert!(rest(&mut idle).await.contains("hello"));
+    assert_eq!(server.cut("idle"), 1.0);
+    // The stream has outlived the limit many times over.
+    let mut seen = String::new();
+    while seen.matches("tick").count() < 5 {
+        seen.push_str(&until(&mut watch, "tick").await);
+    }
+    assert_eq!(server.cut("idle"), 1.0);
+}
+
+#[tokio::test]
+async fn f39_a_body_that_never_arrives_is_given_up_and_one_after_its_answer_is_not() {
+    let server = start(Limits { body: SOON, ..patient() }).await;
+    for head in ["content-length: 9", "transfer-encoding: chunked"] {
+        let mut stream = server.sent(&format!("POST /whole HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\n")).await;
+        let answer = rest(&mut stream).await;
+        assert!(answer.contains("the body had not arrived"), "{head}: {answer}");
+    }
+    let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc").await;
+    until(&mut stream, "3 bytes").await;
+}
+
+#[tokio::test]
+async fn an_answer_before_the_body_is_not_lost_to_what_still_comes() {
+    let server = start(patient()).await;
+    let mut stream =
+        server.sent("POST /refused HTTP/1.1\r\nhost: a\r\ncontent-length: 9000000\r\n\r\n").await;
+    // More than the buffers between us hold: it only fits if somebody reads it.
+    stream.write_all(&vec![b'x'; 9_000_000]).await.unwrap();
+    let answer = rest(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 418"), "{answer}");
+}
+
+#[tokio::test]
+async fn f39_above_the_bound_a_connection_is_closed_and_below_it_taken_again() {
+    let server = start(Limits { connections_max: 20, ..patient() }).await;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(server.sent(ASK).await);
+    }
+    for stream in &mut held {
+        until(stream, "hello").await;
+    }
+    let mut over = server.open().await;
+    assert_eq!(rest(&mut over).await, "");
+    assert_eq!(server.cut("full"), 1.0);
+    // Those who are in are served.
+    held[7].write_all(ASK.as_bytes()).await.unwrap();
+    until(&mut held[7], "hello").await;
+    held.truncate(10);
+    server.has_open(10.0).await;
+    let mut next = server.sent(ASK).await;
+    until(&mut next, "hello").await;
+}
+
+#[tokio::test]
+async fn i25_what_two_thousand_connections_held_is_given_back() {
+    let server = start(patient()).await;
+    let (files, tasks) = (descriptors(), alive());
+    for round in 0..200 {
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            streams.push(
+                server.sent(if round % 2 == 0 { ASK } else { "GET /drip HTTP/1.1\r\nhost: a\r\n\r\n" }).await,
+            );
+        }
+        for stream in &mut streams {
+            until(stream, if round % 2 == 0 { "hello" } else { "tick" }).await;
+        }
+    }
+    server.has_open(0.0).await;
+    eventually("files and tasks as before", || async {
+        (descriptors() <= files && alive() <= tasks).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_is_in_flight_ends_what_is_idle_and_cuts_what_does_not_end() {
+    let server = start(Limits { drain: SOON, ..patient() }).await;
+    let mut idle = server.sent(ASK).await;
+    until(&mut idle, "hello").await;
+    let mut endless = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    until(&mut endless, "tick").await;
+    let mut silent = server.open().await;
+    server.has_open(3.0).await;
+    assert_eq!(server.tasks.drain(DEADLINE).await, Vec::<&str>::new());
+    rest(&mut idle).await;
+    rest(&mut endless).await;
+    rest(&mut silent).await;
+    assert_eq!(server.cut("drain"), 1.0);
+    assert!(TcpStream::connect(server.at).await.is_err(), "still taken after the stop");
+}
+
+#[tokio::test]
+async fn a_request_in_flight_at_the_stop_is_answered() {
+    let server = start(patient()).await;
+    let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na").await;
+    let ping = server.sent(ASK).await;
+    server.has_open(2.0).await;
+    drop(ping);
+    server.has_open(1.0).await;
+    server.tasks.cancelled().cancel();
+    stream.write_all(b"bc").await.unwrap();
+    assert!(rest(&mut stream).await.contains("3 bytes"));
+}
+
+#[tokio::test]
+async fn f23_a_half_open_http2_peer_is_noticed_by_its_unanswered_pings() {
+    let server = start(Limits { keep_alive: SOON, ..patient() }).await;
+    // The preface and empty settings, and then never another word: pings find no answer.
+    let mut mute = server.open().await;
+    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    rest(&mut mute).await;
+    server.has_open(0.0).await;
+}
