@@ -56,15 +56,14 @@ pub fn http(api: Api) -> axum::Router {
 }
 
 /// The gRPC face: Registrar, Discovery, health and reflection.
-#[must_use]
-pub fn grpc(api: Api) -> tonic::service::Routes {
+pub fn grpc(api: Api) -> axum::Router {
     grpc::routes(Arc::new(api))
 }
 
 /// Both faces at one address: what comes as `application/grpc` is answered as gRPC, everything else as HTTP.
 pub fn both(api: Api) -> axum::Router {
     let api = Arc::new(api);
-    let grpc = grpc::routes(Arc::clone(&api)).into_axum_router();
+    let grpc = grpc::routes(Arc::clone(&api));
     let http = http::router(api);
     // One dispatch by content type, not one merged table: so each face keeps its own answer to what it does not know.
     axum::Router::new().fallback(move |request: Request| {

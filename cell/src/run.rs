@@ -174,7 +174,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         stopping: cancel.clone(),
     };
     tasks.spawn("http", serve(http, "http", api::both(api.clone()), figures.clone()).run());
-    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api).into_axum_router(), figures).run());
+    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api), figures).run());
     tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");
     Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Buf;
+use http_body_util::BodyExt as _;
 use rollcall_model::Code;
+use tonic::codegen::Body;
+use tonic::codegen::http::{HeaderMap, HeaderValue, Response};
 use tonic::{Code as Grpc, Status};
 
 /// Trailer with the stable code.
@@ -55,6 +59,60 @@ pub fn status(code: Code, detail: &str, retry_after: Option<Duration>) -> Status
         status.metadata_mut().insert(RETRY_TRAILER, value);
     }
     status
+}
+
+/// Where a status stands in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// In its head: nothing came before it, so what is wrong is the request.
+    AtOnce,
+    /// After messages: what is wrong is the answer.
+    InTrailers,
+}
+
+/// Gives a status that was not made by [`status`] its code, and with it the status of the table. gRPC's own machinery
+/// makes such ones: for a method that there is not, a message that is too large, one that cannot be read.
+pub fn complete(headers: &mut HeaderMap, told: Told) {
+    let Some(number) = headers.get(Status::GRPC_STATUS) else { return };
+    let number = Grpc::from_bytes(number.as_bytes());
+    if number == Grpc::Ok || headers.contains_key(CODE_TRAILER) {
+        return;
+    }
+    let code = match (number, told) {
+        (Grpc::OutOfRange | Grpc::ResourceExhausted, Told::AtOnce) => Code::TooLarge,
+        (Grpc::Unimplemented, Told::AtOnce) => Code::MethodNotAllowed,
+        (Grpc::NotFound, _) => Code::NotFound,
+        (Grpc::Unavailable, _) => Code::Overloaded,
+        (Grpc::InvalidArgument, _) | (Grpc::Internal | Grpc::Unknown | Grpc::Cancelled, Told::AtOnce) => {
+            Code::InvalidBody
+        }
+        _ => Code::Internal,
+    };
+    headers.insert(Status::GRPC_STATUS, HeaderValue::from(grpc_code(code) as i32));
+    headers.insert(CODE_TRAILER, HeaderValue::from_static(code.as_str()));
+    let is_silent = headers.get(Status::GRPC_MESSAGE).is_none_or(HeaderValue::is_empty);
+    if is_silent && code == Code::MethodNotAllowed {
+        let words =
+            HeaderValue::from_static("there is no such method; server reflection lists those there are");
+        headers.insert(Status::GRPC_MESSAGE, words);
+    }
+}
+
+/// An answer whose status carries its code, wherever it stands.
+pub fn completed<B>(mut answer: Response<B>) -> Response<impl Body<Data = B::Data, Error = B::Error>>
+where
+    B: Body,
+    B::Data: Buf,
+{
+    complete(answer.headers_mut(), Told::AtOnce);
+    answer.map(|body| {
+        body.map_frame(|mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                complete(trailers, Told::InTrailers);
+            }
+            frame
+        })
+    })
 }
 
 /// The code of a refusal that came over the wire; `None` when it is not one of ours (a broken connection, say).

@@ -168,10 +168,7 @@ pub async fn run<L: FeedLog>(
         let stopping = tasks.cancelled();
         Serve { listener, name, app, limits, figures, stopping }.run()
     };
-    tasks.spawn(
-        "grpc",
-        serve(grpc, "grpc", api::grpc(api.clone()).await.into_axum_router(), connections.clone()),
-    );
+    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api.clone()).await, connections.clone()));
     tasks.spawn("http", serve(http, "http", api::http(api), connections));
     let follows: Vec<&str> =
         config.follow.iter().map(|FollowConfig { region, .. }| region.as_str()).collect();

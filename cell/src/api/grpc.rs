@@ -11,8 +11,10 @@ mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Code, Invalid};
-use rollcall_proto::refusal::{ENDPOINT_TRAILER, EPOCH_TRAILER, status};
+use axum::Router;
+use axum::middleware::map_response;
+use rollcall_model::{Code, Invalid, limits};
+use rollcall_proto::refusal::{self, ENDPOINT_TRAILER, EPOCH_TRAILER, status};
 use rollcall_proto::v1::discovery_server::DiscoveryServer;
 use rollcall_proto::v1::registrar_server::RegistrarServer;
 use tonic::Status;
@@ -23,14 +25,14 @@ use crate::api::Api;
 use crate::random;
 use crate::refusal::Refusal;
 
-/// Largest request taken: a batch of renewals is a fifth of it, a registration with its card a quarter.
-const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+/// Largest request taken: the same as over HTTP. A batch of a thousand of the longest renewals fits.
+const REQUEST_BYTES_MAX: usize = limits::BODY_BYTES_MAX;
 /// Largest message sent. Pages stay under 1 MiB, but a delta never splits a revision, and a group commit of the store
 /// is 1 MiB before its records get their positions and digests: who follows a cell must take messages of this size.
 const MESSAGE_BYTES_MAX: usize = crate::views::MESSAGE_BYTES_MAX;
 
 /// All services.
-pub(super) fn routes(api: Arc<Api>) -> Routes {
+pub(super) fn routes(api: Arc<Api>) -> Router {
     let registrar = RegistrarServer::new(registrar::Door { api: Arc::clone(&api) })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -43,14 +45,20 @@ pub(super) fn routes(api: Arc<Api>) -> Routes {
         .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1();
-    match reflection {
+    let routes = match reflection {
         Ok(reflection) => routes.add_service(reflection),
         Err(error) => {
             // The descriptors are compiled in, and a test reads them; a registry without reflection still serves.
             tracing::error!(%error, "reflection has no descriptors");
             routes
         }
-    }
+    };
+    routes.into_axum_router().layer(map_response(coded))
+}
+
+/// What the machinery of gRPC refuses by itself has a code of ours, too.
+async fn coded(answer: axum::response::Response) -> axum::response::Response {
+    refusal::completed(answer).map(axum::body::Body::new)
 }
 
 /// What HTTP lists as `errors` stands in the sentence.

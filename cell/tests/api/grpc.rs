@@ -176,7 +176,7 @@ async fn health_follows_whether_the_region_can_be_served() {
     store.becomes(Mood::Well);
     assert_eq!(next().await, ServingStatus::Serving);
     let unknown = health.check(ask("no.Such")).await.unwrap_err();
-    assert_eq!(unknown.code(), tonic::Code::NotFound);
+    assert_eq!((unknown.code(), code_of(&unknown)), (tonic::Code::NotFound, Some(Code::NotFound)));
 }
 
 #[tokio::test]
@@ -207,6 +207,46 @@ async fn an_unknown_grpc_path_is_answered_in_grpc() {
     for kind in ["application/grpc", "application/grpc+proto"] {
         let answer = cell.send("POST", "/no.Such/Method", &[("content-type", kind)], Vec::new()).await;
         assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("12")), "{}", answer.text);
+        assert_eq!(answer.header("rollcall-code"), Some("method_not_allowed"));
     }
     cell.send("POST", "/no.Such/Method", &[], Vec::new()).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn what_grpc_itself_refuses_has_a_code_of_the_table() {
+    let cell = Cell::start().await;
+    let method = "/rollcall.v1.Registrar/Register";
+    let frame = |declared: u32, sent: &[u8]| [&[0], &declared.to_be_bytes()[..], sent].concat();
+    for (path, encoding, body, status, code) in [
+        ("/rollcall.v1.Registrar/Nothing", "identity", frame(0, b""), "12", "method_not_allowed"),
+        ("/rollcall.v1.Nothing/Register", "identity", frame(0, b""), "12", "method_not_allowed"),
+        (method, "identity", frame(4, b"\xff\xff\xff\xff"), "3", "invalid_body"),
+        (method, "identity", frame(9, b"cut"), "3", "invalid_body"),
+        (method, "identity", Vec::new(), "3", "invalid_body"),
+        (method, "identity", [&[1], &frame(0, b"")[1..]].concat(), "3", "invalid_body"),
+        (method, "identity", frame(262_145, b""), "3", "too_large"),
+        (method, "gzip", frame(0, b""), "12", "method_not_allowed"),
+        ("/rollcall.v1.Discovery/Watch", "identity", frame(1, b"\xff"), "3", "invalid_body"),
+    ] {
+        let headers = [("content-type", "application/grpc"), ("grpc-encoding", encoding), ("te", "trailers")];
+        let answer = cell.send("POST", path, &headers, body).await;
+        let told = (answer.header("grpc-status"), answer.header("rollcall-code"));
+        assert_eq!(told, (Some(status), Some(code)), "{path} {:?}", answer.headers);
+        assert!(!answer.header("grpc-message").unwrap_or_default().is_empty(), "{path}: no words");
+    }
+}
+
+#[tokio::test]
+async fn the_largest_batch_of_renewals_fits_into_a_request() {
+    let cell = Cell::start().await;
+    let part = "x".repeat(41);
+    let item = |n: usize| renew_request::Item {
+        load: Some(v1::Load { queue_depth: u32::MAX, in_flight: u32::MAX, error_rate: 0.5 }),
+        lifecycle: v1::Lifecycle::Degraded.into(),
+        ..renewal(&format!("{part}/{part}/{part}{n:03}"), (1 << 52) - 1)
+    };
+    let mut registrar = RegistrarClient::new(channel(&cell.url).await);
+    let items: Vec<_> = (0..1_000).map(item).collect();
+    let results = registrar.renew(RenewRequest { items }).await.unwrap().into_inner().results;
+    assert_eq!(results.len(), 1_000);
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::middleware::map_response;
 use futures_util::{Stream, stream};
 use rollcall_model::{Code, Cursor, Event, Region, View};
 use rollcall_proto::convert::{self, RegionStatus};
@@ -20,7 +22,7 @@ use tonic::{Request, Response, Status};
 use super::{Api, Shared};
 
 /// Discovery, health and reflection.
-pub async fn routes(api: Api) -> Routes {
+pub async fn routes(api: Api) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<DiscoveryServer<Answers>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
@@ -29,14 +31,18 @@ pub async fn routes(api: Api) -> Routes {
         .build_v1();
     let routes =
         Routes::new(DiscoveryServer::new(Answers { api: Arc::new(api) })).add_service(health_service);
-    match reflection {
+    let routes = match reflection {
         Ok(reflection) => routes.add_service(reflection),
         Err(error) => {
             // The descriptors are compiled in; without reflection the views are served all the same.
             tracing::error!(%error, "reflection has no descriptors");
             routes
         }
-    }
+    };
+    // What the machinery of gRPC refuses by itself has a code of ours, too.
+    routes.into_axum_router().layer(map_response(async |answer: axum::response::Response| {
+        refusal::completed(answer).map(axum::body::Body::new)
+    }))
 }
 
 struct Answers {
@@ -126,5 +132,6 @@ impl Discovery for Answers {
 }
 
 fn ask_a_cell() -> Status {
-    Status::unimplemented("a replicator serves watches of its views; ask a cell, which serves all regions")
+    let detail = "a replicator serves watches of its views; ask a cell, which serves all regions";
+    refusal::status(Code::MethodNotAllowed, detail, None)
 }

@@ -63,7 +63,7 @@ impl Cell {
             metrics: Metrics::new(),
             stopping: tasks.cancelled(),
         };
-        let app = api::grpc(api).await.into_axum_router();
+        let app = api::grpc(api).await;
         let (figures, stopping) = (serve::Figures::new(&Metrics::new()), tasks.cancelled());
         let limits = serve::Limits::default();
         let face = serve::Serve { listener, name: "cell", app, limits, figures, stopping };
