@@ -7,4 +7,5 @@ mod store_contract {
     mod embedded;
     mod etcd;
     mod etcds;
+    mod full;
 }

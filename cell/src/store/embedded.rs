@@ -15,7 +15,7 @@ mod write;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{ReadTransaction, WriteTransaction};
+use redb::{CommitError, ReadTransaction, WriteTransaction};
 use rollcall_model::Revision;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
@@ -91,14 +91,20 @@ impl Embedded {
                 if let Some(head) = shared.medium.mend()? {
                     shared.head.send_replace(head);
                 }
-                let (answer, wrote) = shared.medium.write(|transaction| {
+                let (answer, wrote, ended) = shared.medium.write(|transaction| {
                     let (answer, wrote) = work(&transaction)?;
-                    match wrote {
-                        Wrote::Nothing => transaction.abort()?,
-                        Wrote::Rows | Wrote::Revision(_) => transaction.commit()?,
-                    }
-                    Ok((answer, wrote))
+                    let ended = match wrote {
+                        Wrote::Nothing => {
+                            transaction.abort()?;
+                            Ok(())
+                        }
+                        Wrote::Rows | Wrote::Revision(_) => transaction.commit(),
+                    };
+                    Ok((answer, wrote, ended))
                 })?;
+                if let Err(error) = ended {
+                    return Err(shared.settle(error));
+                }
                 if let Wrote::Revision(revision) = wrote {
                     shared.head.send_replace(revision);
                 }
@@ -141,6 +147,22 @@ impl Shared {
             work(self)
         };
         done.map_err(|Failure(error)| error)
+    }
+
+    /// Finds out what a commit that failed has left, by opening the file again: redb then goes back to the last state
+    /// that is whole. Only the one whose turn it is to write may call this.
+    fn settle(&self, error: CommitError) -> Failure {
+        let before = *self.head.borrow();
+        self.medium.distrust();
+        match self.medium.mend() {
+            Ok(Some(head)) if head == before => failure::undone(error),
+            // It is there, but the disk has not said that it will be there tomorrow.
+            Ok(Some(head)) => {
+                self.head.send_replace(head);
+                error.into()
+            }
+            Ok(None) | Err(_) => error.into(),
+        }
     }
 
     async fn read<T, R>(self: &Arc<Self>, work: R) -> Result<T, StoreError>

@@ -43,7 +43,15 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The commit itself failed: what reached the disk shows when the file is opened again.
+/// The commit failed, and the file shows that nothing of it was written.
+pub(super) fn undone(error: CommitError) -> Failure {
+    match error {
+        CommitError::Storage(error) => error.into(),
+        other => Failure(StoreError::Unavailable(other.to_string())),
+    }
+}
+
+/// The commit itself failed, and what reached the disk could not be seen.
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
         Self(StoreError::Unknown(error.to_string()))
@@ -63,5 +71,6 @@ pub(super) fn opening(path: &Path, error: DatabaseError) -> StoreError {
 }
 
 fn out_of_space(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    // The last is a limit on the size of files, which is a disk of that size to us.
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

@@ -101,6 +101,11 @@ impl Medium {
         Ok(Some(head))
     }
 
+    /// Has the file opened again before the next write.
+    pub(super) fn distrust(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Failure> {
         match self.database.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(database) => work(database),
@@ -110,7 +115,7 @@ impl Medium {
 
     fn note<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(Failure(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Full)) = done {
-            self.broken.store(true, Ordering::Release);
+            self.distrust();
         }
         done
     }
