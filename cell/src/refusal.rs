@@ -53,13 +53,18 @@ impl Refusal {
         Self { findings, ..Self::new(code, detail) }
     }
 
-    /// A newer epoch holds the instance.
+    /// This epoch does not hold the instance: another one does.
     #[must_use]
-    pub fn superseded(current: &Registration) -> Self {
+    pub fn superseded(current: &Registration, epoch: Epoch) -> Self {
         let endpoint = current.declared.endpoints.first().map(|e| e.url.clone()).unwrap_or_default();
+        let detail = if epoch > current.epoch {
+            format!("epoch {epoch} was never issued for this instance: {} holds it", current.epoch)
+        } else {
+            "a newer registration holds this instance".to_owned()
+        };
         Self {
             current: Some(Current { epoch: current.epoch, endpoint }),
-            ..Self::new(Code::Superseded, "a newer registration holds this instance")
+            ..Self::new(Code::Superseded, detail)
         }
     }
 

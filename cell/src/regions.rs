@@ -54,6 +54,12 @@ impl Regions {
         &self.own
     }
 
+    /// Whether there is a view of this region, loaded or not.
+    #[must_use]
+    pub fn serves(&self, region: &Region) -> bool {
+        self.views.contains_key(region)
+    }
+
     /// The own region's view as it is now.
     #[must_use]
     pub fn own_view(&self) -> Arc<View> {

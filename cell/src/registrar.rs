@@ -219,7 +219,7 @@ impl Registrar {
                 Renewed::Judged(Renewal::KeptAlive(length)) => {
                     return Ok(LeaseTimes { superseded: true, ..self.times(length) });
                 }
-                Renewed::Judged(Renewal::Superseded) => return Err(self.superseded(id)),
+                Renewed::Judged(Renewal::Superseded) => return Err(self.superseded(id, epoch)),
                 Renewed::Judged(Renewal::NotRegistered) => return Err(Refusal::not_registered(id.as_str())),
                 Renewed::Judged(Renewal::Wait) if last => return Err(self.still_waiting(id, epoch).await),
                 Renewed::Judged(Renewal::Wait) => {
@@ -257,9 +257,11 @@ impl Registrar {
             otherwise_read: keys::registration(id),
         };
         match self.commit(id, write, None, &founding).await {
-            Ok(Outcome::Lost(Some(entry))) => lost_to(id, &entry),
+            Ok(Outcome::Lost(Some(entry))) => lost_to(id, &entry, epoch),
             Ok(Outcome::Lost(None)) => Refusal::not_registered(id.as_str()),
-            Ok(Outcome::Won(_)) if founding.incarnation.ordinal() != epoch.ordinal() => self.superseded(id),
+            Ok(Outcome::Won(_)) if founding.incarnation.ordinal() != epoch.ordinal() => {
+                self.superseded(id, epoch)
+            }
             // It stands, or nobody can tell now.
             Ok(Outcome::Won(_) | Outcome::OtherHistory) | Err(_) => lags(),
         }
@@ -305,7 +307,7 @@ impl Registrar {
             match self.commit(id, removal_write(id, epoch), Some(gone.clone()), &founding).await? {
                 Outcome::Won(_) => return Ok(()),
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
-                Outcome::Lost(Some(entry)) => return Err(lost_to(id, &entry)),
+                Outcome::Lost(Some(entry)) => return Err(lost_to(id, &entry, epoch)),
                 Outcome::OtherHistory => {
                     self.other_history(&founding).await?;
                     // What was decided in the other history is decided anew.
@@ -323,7 +325,7 @@ impl Registrar {
     async fn fenced(&self, id: &InstanceId, epoch: Epoch) -> Result<Arc<Registration>, Refusal> {
         match self.caught_up(id, epoch).await? {
             Some(current) if current.epoch == epoch => Ok(current),
-            Some(current) => Err(Refusal::superseded(&current)),
+            Some(current) => Err(Refusal::superseded(&current, epoch)),
             None => Err(Refusal::not_registered(id.as_str())),
         }
     }
@@ -381,9 +383,9 @@ impl Registrar {
         self.view.borrow().state().and_then(|state| state.get(id.as_str())).cloned()
     }
 
-    fn superseded(&self, id: &InstanceId) -> Refusal {
+    fn superseded(&self, id: &InstanceId, epoch: Epoch) -> Refusal {
         match self.current(id) {
-            Some(current) => Refusal::superseded(&current),
+            Some(current) => Refusal::superseded(&current, epoch),
             None => Refusal::not_registered(id.as_str()),
         }
     }
@@ -427,9 +429,9 @@ fn no_keeper() -> Refusal {
     Refusal::new(Code::StoreUnavailable, "no keeper judges leases here at the moment; the lease is as it was")
 }
 
-fn lost_to(id: &InstanceId, entry: &Entry) -> Refusal {
+fn lost_to(id: &InstanceId, entry: &Entry, epoch: Epoch) -> Refusal {
     match translate::join(id, entry, None) {
-        Some(current) => Refusal::superseded(&current),
+        Some(current) => Refusal::superseded(&current, epoch),
         None => Refusal::new(Code::Superseded, "a newer registration holds this instance"),
     }
 }

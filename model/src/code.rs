@@ -33,7 +33,7 @@ pub enum Code {
     MethodNotAllowed,
     /// The write lost against another one again and again.
     Conflict,
-    /// A newer epoch holds this instance.
+    /// Another epoch holds this instance, nearly always a newer one.
     Superseded,
     /// The call needs `If-Match`.
     EpochRequired,
@@ -105,7 +105,7 @@ impl Code {
             Self::NotRegistered => ("not_registered", 404, "the instance is not registered"),
             Self::MethodNotAllowed => ("method_not_allowed", 405, "the method is not allowed here"),
             Self::Conflict => ("conflict", 409, "another write was faster"),
-            Self::Superseded => ("superseded", 412, "a newer epoch holds this instance"),
+            Self::Superseded => ("superseded", 412, "another epoch holds this instance"),
             Self::EpochRequired => ("epoch_required", 428, "If-Match with the epoch is required"),
             Self::TooLarge => ("too_large", 413, "the body is too large"),
             Self::UnsupportedMediaType => {

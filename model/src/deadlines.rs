@@ -243,7 +243,7 @@ impl Deadlines {
 
     /// Whether an epoch of this history is not known here yet.
     fn is_ahead(&self, epoch: Epoch) -> bool {
-        epoch.ordinal() == self.ordinal && epoch.revision() > self.applied
+        (epoch.ordinal(), epoch.revision()) > (self.ordinal, self.applied)
     }
 
     /// Looks at all leases: counts the suspects of every cohort and finds the lapsed ones.

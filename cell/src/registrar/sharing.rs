@@ -72,7 +72,7 @@ impl Registrar {
             return self.let_go_shared(id, epoch, holder).await;
         }
         if current.epoch != epoch {
-            return Err(Refusal::superseded(&current));
+            return Err(Refusal::superseded(&current, epoch));
         }
         self.remove(id, epoch, by_owner(id)).await
     }
@@ -92,9 +92,9 @@ impl Registrar {
                     return Ok(());
                 }
                 LettingGo::NotRegistered => return Err(Refusal::not_registered(id.as_str())),
-                LettingGo::Superseded => return Err(self.superseded(id)),
+                LettingGo::Superseded => return Err(self.superseded(id, epoch)),
                 // It became one process's own meanwhile; a holder's epoch is an older one.
-                LettingGo::NotShared => return Err(self.superseded(id)),
+                LettingGo::NotShared => return Err(self.superseded(id, epoch)),
                 LettingGo::Wait if last => return Err(self.still_waiting(id, epoch).await),
                 LettingGo::Wait => {
                     let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;

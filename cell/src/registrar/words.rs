@@ -47,7 +47,7 @@ impl Registrar {
                 }
                 Outcome::Lost(None) => return Err(Refusal::not_registered(id.as_str())),
                 Outcome::Lost(Some(entry)) if entry.mod_revision != epoch.revision() => {
-                    return Err(lost_to(id, &entry));
+                    return Err(lost_to(id, &entry, epoch));
                 }
                 // Another word of the owner was faster: wait until it is known here, and decide anew.
                 Outcome::Lost(Some(_)) => self.moved_on(current.revision).await,

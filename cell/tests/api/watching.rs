@@ -151,14 +151,18 @@ async fn every_bad_parameter_of_a_watch_is_refused_before_it_opens() {
         ("since=", "invalid_parameter", "since"),
         ("since=1-a:5&since=1-a:6", "invalid_parameter", "since"),
         ("region=all&since=1-a:5", "invalid_parameter", "since"),
+        ("region=all&since=us@1-a:5,mars@1-a:5", "invalid_parameter", "since"),
+        ("since=mars@1-a:5", "invalid_parameter", "since"),
         ("region=mars", "invalid_parameter", "region"),
         ("capability=x", "invalid_capability", "capability"),
         ("limit=5", "unknown_parameter", "limit"),
     ] {
         cell.get(&format!("/v1/watch?{query}")).await.faulty(code, &[name]);
     }
-    let header = [("last-event-id", "five")];
-    cell.send("GET", "/v1/watch", &header, Vec::new()).await.faulty("invalid_parameter", &["Last-Event-ID"]);
+    for (path, id) in [("/v1/watch", "five"), ("/v1/watch?region=all", "us@1-a:5,mars@1-a:5")] {
+        let header = [("last-event-id", id)];
+        cell.send("GET", path, &header, Vec::new()).await.faulty("invalid_parameter", &["Last-Event-ID"]);
+    }
 }
 
 #[tokio::test]

@@ -56,6 +56,7 @@ enum Whose {
     Current,
     Older,
     Ahead,
+    NewerHistory,
     OtherHistory,
 }
 
@@ -65,6 +66,7 @@ fn act() -> impl Strategy<Value = Act> {
         8 => Just(Whose::Current),
         1 => Just(Whose::Older),
         1 => Just(Whose::Ahead),
+        1 => Just(Whose::NewerHistory),
         1 => Just(Whose::OtherHistory),
     ];
     prop_oneof![
@@ -195,6 +197,7 @@ impl World {
                 (Some(Epoch::new(ORDINAL, Revision(older))), expected)
             }
             (Whose::Ahead, _) => (Some(Epoch::new(ORDINAL, Revision(self.head.0 + 1))), Renewal::Wait),
+            (Whose::NewerHistory, _) => (Some(Epoch::new(ORDINAL + 1, Revision(1))), Renewal::Wait),
             (Whose::OtherHistory, known) => {
                 let expected = known.map_or(Renewal::NotRegistered, |_| Renewal::Superseded);
                 (Some(Epoch::new(ORDINAL - 1, Revision(self.head.0 + 9))), expected)

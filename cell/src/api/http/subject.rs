@@ -50,7 +50,8 @@ fn bad_id(detail: String) -> Refusal {
 /// The epoch that the caller holds.
 ///
 /// # Errors
-/// No `If-Match`, or one that is not exactly one epoch in quotes.
+/// No `If-Match`, or one that is not exactly one epoch in quotes. One of 52 bits may have been issued; whether it was is
+/// for the registrar to say.
 pub(super) fn epoch(headers: &HeaderMap) -> Result<Epoch, Refusal> {
     let mut values = headers.get_all(IF_MATCH).iter();
     let Some(first) = values.next() else {
@@ -65,14 +66,13 @@ pub(super) fn epoch(headers: &HeaderMap) -> Result<Epoch, Refusal> {
     })
 }
 
-/// Reads an epoch's text. A number that no epoch can be was never issued: it is read as the highest one, and loses.
+/// Reads an epoch's text; a number that no epoch can be is none.
 pub(super) fn epoch_from(text: &str) -> Option<Epoch> {
-    let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !is_number || (text.len() > 1 && text.starts_with('0')) {
         return None;
     }
-    let highest = (1 << 52) - 1;
-    Epoch::from_wire(text.parse().unwrap_or(highest).min(highest))
+    Epoch::from_wire(text.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -116,8 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn a_number_over_52_bits_is_an_epoch_nobody_was_given() {
-        assert_eq!(of(&["\"18446744073709551615\""]), Ok((1 << 52) - 1));
-        assert_eq!(of(&["\"99999999999999999999\""]), Ok((1 << 52) - 1));
+    fn a_number_over_52_bits_is_no_epoch() {
+        assert_eq!(of(&["\"4503599627370495\""]), Ok((1 << 52) - 1));
+        for number in ["4503599627370496", "18446744073709551615", "18446744073709551616"] {
+            assert_eq!(of(&[&format!("\"{number}\"")]), Err(Code::InvalidEpoch), "{number}");
+        }
     }
 }

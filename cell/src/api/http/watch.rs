@@ -80,15 +80,20 @@ fn last_event_id(headers: &HeaderMap, which: &Which, api: &Api) -> Result<Option
     })
 }
 
-/// Reads `<incarnation>:<revision>`, or `<region>@<position>` joined by commas. A region that is not served any more is
-/// passed over: its watcher would otherwise never come back.
+/// Reads `<incarnation>:<revision>`, or `<region>@<position>` joined by commas. A region that is not served here is
+/// refused: a place in it was never given from here, and passed over it would be taken for kept. One that is served and
+/// not asked for is passed over.
 fn positions(text: &str, which: &Which, api: &Api) -> Result<Positions, String> {
     let one = match which {
         Which::Own => Some(api.regions.own()),
         Which::Named(region) => Some(region),
         Which::All => None,
     };
-    parse_positions(text, one)
+    let found = parse_positions(text, one)?;
+    if let Some(region) = found.keys().find(|region| !api.regions.serves(region)) {
+        return Err(format!("this cell does not serve {region}"));
+    }
+    Ok(found)
 }
 
 fn parse_positions(text: &str, one: Option<&Region>) -> Result<Positions, String> {
