@@ -71,6 +71,9 @@ pub const CURRENT_AGE: Duration = Duration::from_secs(3);
 pub const BEHIND_AGE: Duration = Duration::from_secs(30);
 /// Longest wait of a request that speaks of a revision the cell has not applied yet.
 pub const AHEAD_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait of a watch whose position is ahead of its holder. A holder that is well catches up within a second or
+/// two; one that did not in ten will not soon, or the position never was.
+pub const AHEAD_WATCH_MOST: Duration = Duration::from_secs(10);
 
 const _: () = assert!(3 * NAME_PART_CHARS_MAX + 2 > ID_CHARS_MAX);
 const _: () = assert!(CARD_BYTES_MAX < BODY_BYTES_MAX);

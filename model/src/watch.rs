@@ -2,13 +2,22 @@
 //!
 //! There is no queue per watcher. The view's bounded history is the buffer of all of them: who falls behind it is told
 //! to resync, and nobody else notices (promise I26).
+//!
+//! A watcher may come with a position that this holder has not reached: it followed a fresher one before. It must not be
+//! led back (I17), so it is sent nothing older while the holder catches up, which nearly always takes less than a second
+//! and then costs it only the deltas. After that second it is told that it must resync, so that it knows why nothing
+//! comes; the snapshot follows as soon as it is no older than what was asked for. Only after ten seconds does it get the
+//! snapshot there is: a position that never was would otherwise be waited for for ever, and a watcher that judges by
+//! positions, as ours do, keeps its newer state. A position of an older history, or of another one under the same
+//! ordinal, is never reached: there the resync and its snapshot come at once.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::change::{Bookmark, Change, Delta};
 use crate::limits;
 use crate::name::{InstanceId, Region};
-use crate::position::Position;
+use crate::position::{Position, Relation};
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::snapshot::SnapshotHead;
@@ -37,6 +46,8 @@ pub enum Event {
 enum Place {
     /// Nothing sent; continue from here if it can be.
     Start(Option<Position>),
+    /// Waiting for the holder to reach the watcher's position.
+    Ahead { asked: Position, came: Instant, told: bool },
     /// In the middle of a snapshot; the state is frozen until its end.
     Paging { head: SnapshotHead, state: State, after: Option<InstanceId> },
     /// Following deltas.
@@ -50,6 +61,9 @@ pub struct Cursor {
     place: Place,
     marked: Option<Position>,
 }
+
+/// The reason of a resync whose snapshot waits until the holder has caught up.
+const BEHIND: &str = "behind";
 
 /// Deltas handed out in one step, so that one far-behind watcher does not hold its task for long.
 const DELTAS_AT_ONCE: usize = 256;
@@ -69,6 +83,10 @@ impl Cursor {
             Place::Start(since) => {
                 let since = since.take();
                 self.start(view, since, now)
+            }
+            Place::Ahead { asked, came, told } => {
+                let (asked, came, told) = (asked.clone(), *came, *told);
+                self.ahead(view, asked, came, told, now)
             }
             Place::Paging { head, state, after } => {
                 let page = page(state, after.as_ref(), &self.query);
@@ -96,21 +114,48 @@ impl Cursor {
             self.place = Place::Start(since);
             return Vec::new();
         };
-        match since {
-            None => self.begin_snapshot(view, None),
-            Some(since) if since.incarnation != own.incarnation => {
-                self.begin_snapshot(view, Some("new_incarnation"))
-            }
-            // Ahead of this holder: another one served it, and this one will catch up (museum B27, B41).
-            Some(since) if since.revision > own.revision => {
-                self.place = Place::Start(Some(since));
+        let Some(since) = since else { return self.begin_snapshot(view, None) };
+        match since.relation(own) {
+            Relation::OlderHistory | Relation::Conflict => self.begin_snapshot(view, Some("new_incarnation")),
+            // Another holder served it, and this one will catch up (museum B27, B41).
+            Relation::NewerHistory | Relation::Same(Ordering::Greater) => {
+                self.place = Place::Ahead { asked: since, came: now, told: false };
                 Vec::new()
             }
-            Some(since) if since.revision < history.base().revision => {
+            Relation::Same(_) if since.revision < history.base().revision => {
                 self.begin_snapshot(view, Some("history_passed"))
             }
             // A bookmark comes at once, so that the watcher need not wait a second to know its age.
-            Some(since) => self.follow(view, since, now),
+            Relation::Same(_) => self.follow(view, since, now),
+        }
+    }
+
+    fn ahead(&mut self, view: &View, asked: Position, came: Instant, told: bool, now: Instant) -> Vec<Event> {
+        let is_behind = view.position().is_none_or(|own| {
+            matches!(asked.relation(own), Relation::NewerHistory | Relation::Same(Ordering::Greater))
+        });
+        let waited = now.since(came);
+        if !is_behind && !told {
+            return self.start(view, Some(asked), now);
+        }
+        if !is_behind || waited >= limits::AHEAD_WATCH_MOST {
+            return self.begin_snapshot(view, if told { None } else { Some(BEHIND) });
+        }
+        let mut events = Vec::new();
+        if !told && waited >= limits::AHEAD_WAIT {
+            events.push(Event::Resync(view.region().clone(), BEHIND));
+        }
+        self.place = Place::Ahead { asked, came, told: told || !events.is_empty() };
+        events
+    }
+
+    /// When [`Self::advance`] has something to say even if the view does not change.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        match &self.place {
+            Place::Ahead { came, told: false, .. } => Some(came.plus(limits::AHEAD_WAIT)),
+            Place::Ahead { came, told: true, .. } => Some(came.plus(limits::AHEAD_WATCH_MOST)),
+            Place::Start(_) | Place::Paging { .. } | Place::Following(_) => None,
         }
     }
 

@@ -69,12 +69,17 @@ impl Watching {
                 return Said::Events(region, events);
             }
             let stopping = self.stopping.clone();
+            let now = self.clock.now();
+            let due = self.lanes.iter().filter_map(|lane| lane.cursor.due()).min();
+            let due = due.map(|due| due.since(now)).filter(|due| *due < patience);
             tokio::select! {
                 () = stopping.cancelled() => return Said::Over,
                 is_open = self.changed() => if !is_open {
                     return Said::Over;
                 },
-                () = tokio::time::sleep(patience) => return Said::Nothing,
+                () = tokio::time::sleep(due.unwrap_or(patience)) => if due.is_none() {
+                    return Said::Nothing;
+                },
             }
         }
     }

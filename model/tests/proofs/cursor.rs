@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rollcall_model::testing::{Chance, Origin, declared, ids, position, region, registered};
 use rollcall_model::{
-    Card, Cursor, Epoch, Event, Follower, Instant, Next, Outcome, Position, Query, Registration, Relation,
-    Revision, Snapshot, State, Timestamp, View, limits,
+    Card, Cursor, Epoch, Event, Follower, Incarnation, Instant, Next, Outcome, Position, Query, Registration,
+    Relation, Revision, Snapshot, State, Timestamp, View, limits,
 };
 
 use crate::cases;
@@ -249,11 +249,54 @@ fn i17_a_position_ahead_of_the_holder_waits_and_is_sent_nothing_older() {
 }
 
 #[test]
-fn i31_a_position_of_another_incarnation_is_told_to_resync() {
-    let (_, holder, start) = followed(3);
-    let other = Position::new(rollcall_model::testing::incarnation(7), start.revision);
-    let mut cursor = Cursor::new(Query::default(), Some(other));
-    assert_eq!(advance(&mut cursor, &holder), ["new_incarnation", "begin"]);
+fn i17_a_holder_that_stays_behind_says_so_and_sends_its_snapshot_once_it_is_no_older() {
+    let at = |millis: u64| Instant(Duration::from_millis(millis));
+    let (mut origin, mut holder, _) = followed(3);
+    let behind = origin.head();
+    (0..2).for_each(|_| origin.change());
+    let mut cursor = Cursor::new(Query::default(), Some(origin.head()));
+    assert!(cursor.advance(&holder, at(5_000)).is_empty());
+    assert_eq!(cursor.due(), Some(at(6_000)));
+    assert!(cursor.advance(&holder, at(5_999)).is_empty());
+    assert_eq!(names(&cursor.advance(&holder, at(6_000))), ["behind"]);
+    assert!(cursor.advance(&holder, at(14_999)).is_empty());
+    assert_eq!(cursor.due(), Some(at(15_000)));
+    let mut forgetful = cursor.clone();
+    for delta in origin.cut(&behind, &mut Chance::new(0)) {
+        holder.apply(&delta);
+    }
+    let Some(Event::SnapshotBegin(head)) = cursor.advance(&holder, at(14_999)).pop() else {
+        panic!("no snapshot")
+    };
+    assert_eq!(head.position, origin.head());
+    assert_eq!(cursor.due(), None);
+    // What is never reached is not waited for for ever.
+    let (_, lagging, _) = followed(3);
+    assert_eq!(names(&forgetful.advance(&lagging, at(15_000))), ["begin"]);
+    let mut late = Cursor::new(Query::default(), Some(origin.head()));
+    assert!(late.advance(&lagging, at(0)).is_empty());
+    assert_eq!(names(&late.advance(&lagging, at(10_000))), ["behind", "begin"]);
+}
+
+#[test]
+fn i31_a_position_of_another_history_is_told_to_resync() {
+    let (mut origin, mut holder, start) = followed(3);
+    let old = origin.head();
+    let own = Cursor::new(
+        Query::default(),
+        Some(Position::new(rollcall_model::testing::incarnation(7), start.revision)),
+    );
+    // A newer one may be what this holder will learn of: nothing older is sent meanwhile.
+    assert!(advance(&mut own.clone(), &holder).is_empty());
+    let conflict =
+        Position::new(Incarnation::new(start.incarnation.ordinal(), "other").unwrap(), start.revision);
+    assert_eq!(
+        advance(&mut Cursor::new(Query::default(), Some(conflict)), &holder),
+        ["new_incarnation", "begin"]
+    );
+    origin.begin_incarnation();
+    holder.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    assert_eq!(advance(&mut Cursor::new(Query::default(), Some(old)), &holder), ["new_incarnation", "begin"]);
 }
 
 #[test]

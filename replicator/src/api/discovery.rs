@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::map_response;
+use futures_util::future::OptionFuture;
 use futures_util::{Stream, stream};
 use rollcall_model::{Code, Cursor, Event, Region, View};
 use rollcall_proto::convert::{self, RegionStatus};
@@ -69,7 +70,10 @@ impl Watcher {
             if !self.ready.is_empty() {
                 continue;
             }
+            let now = self.api.clock.now();
+            let due = self.cursor.due().map(|due| tokio::time::sleep(due.since(now)));
             tokio::select! {
+                Some(()) = OptionFuture::from(due) => {}
                 () = self.api.stopping.cancelled() => return None,
                 changed = self.view.changed() => changed.ok()?,
             }
