@@ -2,6 +2,7 @@
 # Installs what a machine lacks, and nothing else: where all is there it says so in a tenth of a second.
 #   infra/install.sh dev    what `cargo build` needs beside Rust (the default)
 #   infra/install.sh test   that, and what the tests start: etcd, Kafka, Python environments
+#   infra/install.sh bench  that, and what the figures are measured beside: r-nacos, built from its crate
 # Debian and Ubuntu packages come by apt, as root or through sudo. Elsewhere it names what to install by hand.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -68,13 +69,13 @@ install_missing() {
 look() {
   missing=()
   look_for_build_needs
-  if [ "$what" = test ]; then look_for_test_needs; fi
+  if [ "$what" != dev ]; then look_for_test_needs; fi
 }
 
 what=${1:-dev}
 case $what in
-  dev | test) ;;
-  *) die 2 "usage: infra/install.sh [dev|test]" ;;
+  dev | test | bench) ;;
+  *) die 2 "usage: infra/install.sh [dev|test|bench]" ;;
 esac
 look
 if [ "${#missing[@]}" -gt 0 ]; then
@@ -83,8 +84,12 @@ if [ "${#missing[@]}" -gt 0 ]; then
   look
   [ "${#missing[@]}" -eq 0 ] || die 1 "still missing after the install: ${missing[*]}; look at PATH, PROTOC, CC and CXX"
 fi
-if [ "$what" = test ]; then
+if [ "$what" != dev ]; then
   "$here/etcd/install.sh" >/dev/null
   "$here/kafka/install.sh" >/dev/null
+fi
+if [ "$what" = bench ] && [ ! -x "$tools/rnacos/bin/rnacos" ]; then
+  say "building r-nacos 0.8.8 to measure beside (some ten minutes on two cores)"
+  CARGO_TARGET_DIR="$scratch/rnacos" cargo install --quiet --locked rnacos --version 0.8.8 --root "$tools/rnacos"
 fi
 say "$what: all there"
