@@ -2,10 +2,10 @@
 
 mod health;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
+use rollcall_runtime::listen::{self, Callers};
 use serde::Deserialize;
 
 pub use health::HealthConfig;
@@ -202,23 +202,9 @@ impl CellConfig {
         if let Some(zone) = &self.zone {
             Zone::parse(zone).map_err(|finding| bad("zone", finding.detail))?;
         }
+        let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
         for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
-            if !is_address(address) {
-                return Err(bad(
-                    key,
-                    format!("{address:?} is no address to listen on: host:port, as in 127.0.0.1:7400"),
-                ));
-            }
-            let is_loopback = match address.parse::<SocketAddr>() {
-                Ok(address) => address.ip().is_loopback(),
-                Err(_) => address.starts_with("localhost:"),
-            };
-            if !is_loopback && self.auth.is_none() {
-                let why = format!(
-                    "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may write"
-                );
-                return Err(bad(key, why));
-            }
+            listen::check(address, callers).map_err(|why| bad(key, why))?;
         }
         if self.store.kind == StoreKind::Etcd && self.store.endpoints.is_empty() {
             return Err(bad(
@@ -265,10 +251,4 @@ impl CellConfig {
         }
         Ok(())
     }
-}
-
-/// `host:port`, with a port that there can be.
-fn is_address(address: &str) -> bool {
-    let host_and_port = address.rsplit_once(':');
-    host_and_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }

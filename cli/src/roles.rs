@@ -6,11 +6,12 @@
 pub(crate) mod cell;
 pub(crate) mod replicator;
 
+use std::path::Path;
 use std::time::Duration;
 
 use rollcall_model::Clock;
 use rollcall_runtime::serve::raise_descriptor_limit;
-use rollcall_runtime::{ConfigError, ListenError, Tasks, clock, shutdown, telemetry};
+use rollcall_runtime::{ConfigError, ListenError, Tasks, clock, config, shutdown, telemetry};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
@@ -85,6 +86,17 @@ pub(crate) async fn serve(tasks: &Tasks, signalled: &CancellationToken) -> Exit 
 pub(crate) async fn end(tasks: &Tasks) -> Exit {
     tasks.drain(DRAIN_MOST).await;
     if tasks.failed().is_some() { Exit::Failed } else { Exit::Done }
+}
+
+/// What a role's own check found, as a refusal of its file: with the line, and whether the environment said it.
+fn checked(
+    file: &Path,
+    environment: &[(String, String)],
+    found: Result<(), (String, String)>,
+) -> Result<(), ConfigError> {
+    found.map_err(|(key, why)| {
+        config::refuse(file, environment, &indexed(&key), format!("cannot be used: {why}"), "")
+    })
 }
 
 /// A key as settings files are counted: `view.0.source` becomes `view[0].source`.

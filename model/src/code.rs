@@ -107,7 +107,7 @@ impl Code {
             Self::Conflict => ("conflict", 409, "another write was faster"),
             Self::Superseded => ("superseded", 412, "another epoch holds this instance"),
             Self::EpochRequired => ("epoch_required", 428, "If-Match with the epoch is required"),
-            Self::TooLarge => ("too_large", 413, "the body is too large"),
+            Self::TooLarge => ("too_large", 413, "the request is too large"),
             Self::UnsupportedMediaType => {
                 ("unsupported_media_type", 415, "the body must be application/json")
             }

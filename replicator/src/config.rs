@@ -1,10 +1,10 @@
 //! The replicator's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rollcall_model::Region;
+use rollcall_runtime::listen::{self, Callers};
 use serde::Deserialize;
 
 use crate::publisher::plan::Schedule;
@@ -147,17 +147,9 @@ impl ReplicatorConfig {
     /// The first key that cannot work.
     pub fn check(&self) -> Result<(), Unusable> {
         region("region", &self.region)?;
+        let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
         for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.http", &self.listen.http)] {
-            if !is_address(address) {
-                let why = format!("{address:?} is no address to listen on: host:port, as in 127.0.0.1:7500");
-                return Err(Unusable::new(key, why));
-            }
-            if !is_loopback(address) && self.auth.is_none() {
-                let why = format!(
-                    "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may read"
-                );
-                return Err(Unusable::new(key, why));
-            }
+            listen::check(address, callers).map_err(|why| Unusable::new(key, why))?;
         }
         if self.publish.is_none() && self.follow.is_empty() {
             return Err(Unusable::new("publish", "nothing to do: say [publish], [[follow]] or both"));
@@ -179,6 +171,21 @@ impl ReplicatorConfig {
             brokers(&format!("follow[{at}].brokers"), follow.kind, &follow.brokers)?;
         }
         Ok(())
+    }
+
+    /// Checks also what only a process of its own must not say.
+    ///
+    /// # Errors
+    /// As [`Self::check`]; also the log in memory, which only a shared process has.
+    pub fn check_alone(&self) -> Result<(), Unusable> {
+        self.check()?;
+        let publish = self.publish.iter().map(|publish| ("publish.kind".to_owned(), publish.kind));
+        let follow = self.follow.iter().enumerate();
+        let follow = follow.map(|(at, follow)| (format!("follow[{at}].kind"), follow.kind));
+        match publish.chain(follow).find(|(_, kind)| *kind == LogKind::Memory) {
+            Some((key, _)) => Err(Unusable::new(key, "a process of its own shares no memory: say kafka")),
+            None => Ok(()),
+        }
     }
 
     fn check_publish(&self, publish: &PublishConfig) -> Result<(), Unusable> {
@@ -211,26 +218,8 @@ fn region(key: &str, text: &str) -> Result<Region, Unusable> {
     Region::parse(text).map_err(|finding| Unusable::new(key, finding.detail))
 }
 
-/// `host:port`, with a port that there can be.
-fn is_address(address: &str) -> bool {
-    let host_and_port = address.rsplit_once(':');
-    host_and_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-}
-
-fn is_loopback(address: &str) -> bool {
-    match address.parse::<SocketAddr>() {
-        Ok(address) => address.ip().is_loopback(),
-        Err(_) => address.starts_with("localhost:"),
-    }
-}
-
 fn brokers(key: &str, kind: LogKind, brokers: &str) -> Result<(), Unusable> {
-    let is_address = |broker: &str| {
-        broker
-            .trim()
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-    };
+    let is_address = |broker: &str| listen::is_host_and_port(broker.trim());
     match kind {
         LogKind::Memory if brokers.is_empty() => Ok(()),
         LogKind::Memory => Err(Unusable::new(key, "the log in memory has no brokers")),

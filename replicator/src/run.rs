@@ -10,7 +10,7 @@ use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
 use crate::api::{self, Api};
-use crate::config::{FollowConfig, LogKind, ReplicatorConfig, Unusable};
+use crate::config::{FollowConfig, ReplicatorConfig, Unusable};
 use crate::disk::Copy;
 use crate::feed_log::kafka::KafkaLog;
 use crate::feed_log::{FeedLog, LogError};
@@ -73,12 +73,7 @@ pub enum StartError {
 /// # Errors
 /// As [`run`]; also when the configuration names the log in memory, which only a shared process has.
 pub async fn run_on_kafka(start: Start) -> Result<Running, StartError> {
-    let publish = start.config.publish.iter().map(|publish| ("publish.kind".to_owned(), publish.kind));
-    let follow = start.config.follow.iter().enumerate();
-    let follow = follow.map(|(at, follow)| (format!("follow[{at}].kind"), follow.kind));
-    if let Some((key, _)) = publish.chain(follow).find(|(_, kind)| *kind == LogKind::Memory) {
-        return Err(Unusable::new(key, "a process of its own shares no memory: say kafka").into());
-    }
+    start.config.check_alone()?;
     run(KafkaLog::open, start).await
 }
 

@@ -4,6 +4,7 @@
 //! never picks another port.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
@@ -48,6 +49,41 @@ pub enum ListenError {
     },
 }
 
+/// Who may call at an address, as far as the settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// The settings say nothing: only this machine.
+    OwnMachine,
+    /// The settings say who: anybody may connect and is judged then.
+    Judged,
+}
+
+/// Checks an address from the settings before anything starts.
+///
+/// # Errors
+/// It is no `host:port`; or it can be reached from other machines, and nobody said who may call.
+pub fn check(address: &str, callers: Callers) -> Result<(), String> {
+    if !is_host_and_port(address) {
+        return Err(format!("{address:?} is no address to listen on: host:port, as in 127.0.0.1:7400"));
+    }
+    let is_loopback = match address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().is_loopback(),
+        Err(_) => address.starts_with("localhost:"),
+    };
+    if !is_loopback && callers == Callers::OwnMachine {
+        return Err(format!(
+            "{address} is not loopback: say [auth] mode = \"none\" if everybody who can connect may call"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether this is `host:port`, with a port that there can be. Whether the host exists is not asked.
+#[must_use]
+pub fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 /// Binds a TCP listener to `host:port`; port 0 lets the system choose.
 ///
 /// # Errors
@@ -65,6 +101,24 @@ pub async fn bind(addr: &str) -> Result<TcpListener, ListenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_needs_no_word_on_who_may_call() {
+        for address in ["127.0.0.1:7400", "[::1]:7400", "localhost:0"] {
+            assert_eq!(check(address, Callers::OwnMachine), Ok(()), "{address}");
+        }
+        for address in
+            ["0.0.0.0:7400", "[::]:7400", "registry:7400", "10.0.0.1:7400", "localhost.example:7400"]
+        {
+            let refused = check(address, Callers::OwnMachine).expect_err(address);
+            assert!(refused.contains("is not loopback"), "{refused}");
+            assert_eq!(check(address, Callers::Judged), Ok(()), "{address}");
+        }
+        for address in ["", "7400", ":7400", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:http"] {
+            let refused = check(address, Callers::Judged).expect_err(address);
+            assert!(refused.contains("is no address to listen on"), "{refused}");
+        }
+    }
 
     #[tokio::test]
     async fn a_taken_port_is_named_in_a_sentence() {

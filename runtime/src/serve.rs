@@ -6,7 +6,7 @@
 //! any request is idle. When the process stops, nothing new is taken, what is in flight is answered, and what has not
 //! ended by a deadline is cut.
 //!
-//! It never judges a request: routes, rights and the size of bodies belong to the application. Each request carries
+//! It never refuses a request that it could read: routes, rights and sizes belong to the application. Each request carries
 //! its peer's address as axum's `ConnectInfo<SocketAddr>`.
 
 mod body;
@@ -32,9 +32,17 @@ use crate::meter::{Counter, Gauge, KeyValue, Metrics};
 use connection::Socket;
 use pulse::{Pulse, Verdict};
 
-/// Most bytes of a request's head: four times what applications take (16 KiB), so that it is they who refuse one that
-/// is somewhat too large, in their own words, and not the protocol's machine, which has none.
+/// Most bytes of a request's head: far more than applications take (see [`oversize`]), so that it is they who refuse one
+/// that is too large, in their own words, and not the protocol's machine, which has none.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of an address, path and query together: what every browser and proxy takes.
+pub const ADDRESS_BYTES_MAX: usize = 8 * 1024;
+/// Most bytes of a request's header fields, names and values together.
+pub const FIELDS_BYTES_MAX: usize = 16 * 1024;
+/// Most header fields of a request.
+pub const FIELDS_MAX: usize = 100;
+/// So many come through to the application, so that it is it who refuses more than [`FIELDS_MAX`].
+const FIELDS_THROUGH: usize = 256;
 /// File descriptors that are left for files, for the peers this process calls, and for what is just being closed.
 const DESCRIPTORS_RESERVE: u64 = 256;
 /// Most connections of one listener: 10,000 long watches and a fleet's renewals beside them. An idle one costs about
@@ -102,6 +110,27 @@ pub fn raise_descriptor_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of file descriptors stays as it is");
     }
+}
+
+/// What is too large in a request's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oversize {
+    /// The address, over [`ADDRESS_BYTES_MAX`].
+    Address,
+    /// The header fields, over [`FIELDS_BYTES_MAX`] or [`FIELDS_MAX`].
+    Fields,
+}
+
+/// Judges the size of a request's head, for an application that refuses in its own words.
+#[must_use]
+pub fn oversize<B>(request: &hyper::Request<B>) -> Option<Oversize> {
+    let address = request.uri().path_and_query().map_or(0, |address| address.as_str().len());
+    if address > ADDRESS_BYTES_MAX {
+        return Some(Oversize::Address);
+    }
+    let fields = request.headers();
+    let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    (bytes > FIELDS_BYTES_MAX || fields.len() > FIELDS_MAX).then_some(Oversize::Fields)
 }
 
 /// The figures of all listeners of a process.
@@ -251,7 +280,12 @@ impl Shared {
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(FIELDS_THROUGH);
         builder
             .http2()
             .timer(TokioTimer::new())

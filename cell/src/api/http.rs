@@ -16,11 +16,13 @@ mod watch;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
-use rollcall_model::Code;
+use rollcall_model::{Code, Invalid};
+use rollcall_runtime::serve::{self, Oversize};
 
 use crate::api::Api;
 use crate::api::http::parameters::Parameters;
@@ -59,7 +61,24 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/version", get(process::version))
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn(judge_head))
         .with_state(api)
+}
+
+/// Refuses a head that is too large before anything reads it.
+async fn judge_head(request: Request, next: Next) -> Answer {
+    match serve::oversize(&request) {
+        None => Ok(next.run(request).await),
+        Some(Oversize::Address) => {
+            let detail =
+                format!("path and parameters together are at most {} bytes", serve::ADDRESS_BYTES_MAX);
+            Err(Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]))
+        }
+        Some(Oversize::Fields) => {
+            let (bytes, many) = (serve::FIELDS_BYTES_MAX, serve::FIELDS_MAX);
+            Err(Refusal::new(Code::TooLarge, format!("headers are at most {many}, and {bytes} bytes in all")))
+        }
+    }
 }
 
 async fn nothing_here(uri: Uri) -> Refusal {

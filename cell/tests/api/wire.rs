@@ -52,3 +52,34 @@ async fn a_body_announced_as_too_large_is_refused_before_it_comes() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_in_our_words() {
+    let cell = Cell::start().await;
+    let get = |path: &str, headers: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n").into_bytes()
+    };
+    let many: String = (0..120).map(|n| format!("x-{n}: 1\r\n")).collect();
+    for (request, status, code) in [
+        (get(&format!("/v1/agents?zone={}", "x".repeat(8_200)), ""), 400, "invalid_parameter"),
+        (get(&format!("/{}", "x".repeat(40_000)), ""), 400, "invalid_parameter"),
+        (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(17_000))), 413, "too_large"),
+        (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(60_000))), 413, "too_large"),
+        (get("/v1/agents", &many), 413, "too_large"),
+    ] {
+        let answer = said(&cell, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains("content-type: application/problem+json"), "{answer}");
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
+    }
+    // What cannot even be read as a request is answered by the protocol's own machine, without a body.
+    for (request, status) in [
+        (b"nonsense\r\n\r\n".to_vec(), 400),
+        (b"GET / HTTP/1.1\r\nhost a\r\n\r\n".to_vec(), 400),
+        (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(200_000))), 431),
+    ] {
+        let answer = said(&cell, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert!(said(&cell, &get("/livez", "")).await.starts_with("HTTP/1.1 200 "));
+}

@@ -8,7 +8,7 @@ use rollcall_cell::store::etcd::Etcd;
 use rollcall_cell::{Start, StartError};
 use rollcall_runtime::{ConfigError, Metrics, Tasks, config, listen};
 
-use super::{Refused, begin, indexed, process_clock, serve};
+use super::{Refused, begin, checked, process_clock, serve};
 use crate::exit::Exit;
 
 /// The embedded store's file in the data directory.
@@ -17,21 +17,13 @@ pub(crate) const STORE_FILE: &str = "store.redb";
 /// Reads a cell's settings and checks what their types cannot say.
 pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigError> {
     let settings: CellConfig = config::load(file, environment)?;
-    match settings.check() {
-        Ok(()) => Ok(settings),
-        Err(unusable) => {
-            let key = indexed(&unusable.key);
-            Err(config::refuse(file, environment, &key, format!("cannot be used: {}", unusable.why), ""))
-        }
-    }
+    checked(file, environment, settings.check().map_err(|unusable| (unusable.key, unusable.why)))?;
+    Ok(settings)
 }
 
 /// Runs until a signal.
 pub(crate) async fn run(file: &Path, environment: &[(String, String)]) -> Exit {
-    match Box::pin(start(file, environment)).await {
-        Ok(exit) => exit,
-        Err(refused) => refused.emit(),
-    }
+    Box::pin(start(file, environment)).await.unwrap_or_else(Refused::emit)
 }
 
 async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Refused> {

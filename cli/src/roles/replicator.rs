@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use rollcall_replicator::config::{LogKind, ReplicatorConfig};
+use rollcall_replicator::config::ReplicatorConfig;
 use rollcall_replicator::{Start, StartError, run_on_kafka};
 use rollcall_runtime::{ConfigError, Metrics, Tasks, config, listen};
 
-use super::{Refused, begin, indexed, process_clock, serve};
+use super::{Refused, begin, checked, process_clock, serve};
 use crate::exit::Exit;
 
 /// Reads a replicator's settings and checks what their types cannot say.
@@ -15,25 +15,13 @@ pub(crate) fn settings(
     environment: &[(String, String)],
 ) -> Result<ReplicatorConfig, ConfigError> {
     let settings: ReplicatorConfig = config::load(file, environment)?;
-    let refuse = |key: &str, why: &str| {
-        config::refuse(file, environment, &indexed(key), format!("cannot be used: {why}"), "")
-    };
-    settings.check().map_err(|unusable| refuse(&unusable.key, &unusable.why))?;
-    let publish = settings.publish.iter().map(|publish| ("publish.kind".to_owned(), publish.kind));
-    let follow =
-        settings.follow.iter().enumerate().map(|(at, follow)| (format!("follow[{at}].kind"), follow.kind));
-    match publish.chain(follow).find(|(_, kind)| *kind == LogKind::Memory) {
-        Some((key, _)) => Err(refuse(&key, "a process of its own shares no memory: say kafka")),
-        None => Ok(settings),
-    }
+    checked(file, environment, settings.check_alone().map_err(|unusable| (unusable.key, unusable.why)))?;
+    Ok(settings)
 }
 
 /// Runs until a signal.
 pub(crate) async fn run(file: &Path, environment: &[(String, String)]) -> Exit {
-    match Box::pin(start(file, environment)).await {
-        Ok(exit) => exit,
-        Err(refused) => refused.emit(),
-    }
+    Box::pin(start(file, environment)).await.unwrap_or_else(Refused::emit)
 }
 
 async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Refused> {

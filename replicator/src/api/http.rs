@@ -7,12 +7,15 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{RawQuery, Request, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use rollcall_model::{Instant, Position, Timestamp, View};
+use rollcall_model::problem::{MEDIA_TYPE, Problem};
+use rollcall_model::{Code, Instant, Position, Timestamp, View};
+use rollcall_runtime::serve::{self, Oversize};
 use rollcall_runtime::{build_info, meter};
 use serde::Serialize;
 
@@ -26,26 +29,29 @@ pub fn routes(api: Api) -> Router {
         .route("/metrics", get(figures))
         .route("/version", get(version))
         .route("/v1/regions", get(regions))
-        .fallback(|| async { problem(StatusCode::NOT_FOUND, "not_found", "there is nothing here") })
-        .method_not_allowed_fallback(|| async {
-            problem(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a replicator is only read")
+        .fallback(|uri: Uri| async move {
+            let detail = format!("a replicator serves nothing at {}; a cell serves the registry", uri.path());
+            problem(Code::NotFound, &detail)
         })
+        .method_not_allowed_fallback(|| async {
+            problem(Code::MethodNotAllowed, "a replicator is only read")
+        })
+        .layer(from_fn(judge_head))
         .with_state(Arc::new(api))
 }
 
-#[derive(Serialize)]
-struct Problem {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    code: &'static str,
-    detail: &'static str,
+/// A refusal as every face of Rollcall says it.
+fn problem(code: Code, detail: &str) -> Response {
+    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], Problem::new(code, detail).json()).into_response()
 }
 
-fn problem(status: StatusCode, code: &'static str, detail: &'static str) -> Response {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let body = Problem { r#type: "about:blank", title, status: status.as_u16(), code, detail };
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(body)).into_response()
+async fn judge_head(request: Request, next: Next) -> Response {
+    match serve::oversize(&request) {
+        None => next.run(request).await,
+        Some(Oversize::Address) => problem(Code::InvalidParameter, "path and parameters are too long"),
+        Some(Oversize::Fields) => problem(Code::TooLarge, "there are too many headers, or they are too long"),
+    }
 }
 
 async fn readyz(State(api): State<Shared>, RawQuery(query): RawQuery) -> Response {

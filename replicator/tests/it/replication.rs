@@ -320,6 +320,20 @@ async fn a_replicator_with_copies_on_disk_is_ready_without_its_log() {
     east.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_replicator_does_not_serve_is_refused_as_everywhere() {
+    let replicator = follower(&MemoryLog::new()).await;
+    let not_found = get(&replicator, "/v1/agents").await;
+    assert!(not_found.starts_with("HTTP/1.1 404"), "{not_found}");
+    assert!(not_found.contains("content-type: application/problem+json"), "{not_found}");
+    for part in ["\"type\":\"urn:rollcall:error:not_found\"", "\"code\":\"not_found\"", "at /v1/agents"] {
+        assert!(not_found.contains(part), "{not_found}");
+    }
+    let too_long = get(&replicator, &format!("/{}", "x".repeat(9_000))).await;
+    assert!(too_long.starts_with("HTTP/1.1 400") && too_long.contains("invalid_parameter"), "{too_long}");
+    replicator.stop().await;
+}
+
 async fn get(replicator: &Replicator, path: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(replicator.running.http).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");

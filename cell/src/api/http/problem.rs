@@ -6,65 +6,27 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use rollcall_model::problem::{MEDIA_TYPE, Problem, Winner};
 
 use crate::random;
-use crate::refusal::Refusal;
+use crate::refusal::{Current, Refusal};
 
-#[derive(Serialize)]
-struct Problem<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    code: &'a str,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Finding<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    current: Option<Current<'a>>,
-}
-
-#[derive(Serialize)]
-struct Finding<'a> {
-    pointer: &'a str,
-    detail: &'a str,
-}
-
-/// Who holds an instance, for the loser of an epoch.
-#[derive(Serialize)]
-pub(super) struct Current<'a> {
-    epoch: String,
-    endpoint: &'a str,
-}
-
-impl<'a> From<&'a crate::refusal::Current> for Current<'a> {
-    fn from(current: &'a crate::refusal::Current) -> Self {
-        Self { epoch: current.epoch.to_string(), endpoint: &current.endpoint }
-    }
+/// Who holds the instance, as it is told.
+pub(super) fn winner(current: &Current) -> Winner<'_> {
+    Winner::new(current.epoch, &current.endpoint)
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = self.code;
-        let problem = Problem {
-            r#type: format!("urn:rollcall:error:{}", code.as_str()),
-            title: code.title(),
-            status: code.status(),
-            code: code.as_str(),
-            detail: &self.detail,
-            errors: self
-                .findings
-                .iter()
-                .map(|found| Finding { pointer: &found.pointer, detail: &found.detail })
-                .collect(),
-            current: self.current.as_ref().map(Current::from),
-        };
-        // Texts and numbers always have a JSON form; without a body the status still says it.
-        let mut response = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
+        let problem = Problem::new(code, &self.detail)
+            .with_findings(&self.findings)
+            .with_winner(self.current.as_ref().map(winner));
+        let mut response = Response::new(Body::from(problem.json()));
         *response.status_mut() =
             StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if code.is_retryable() {
             let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_seconds(wait, random::chance())));

@@ -6,13 +6,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::future::join_all;
 use rollcall_model::body::parse_registration;
+use rollcall_model::problem::Winner;
 use rollcall_model::{Code, Declared, Holder, LeaseState};
 use serde::Serialize;
 
 use crate::admission;
 use crate::api::http::json::{self, PositionJson, Shown};
 use crate::api::http::parameters::Parameters;
-use crate::api::http::problem::Current;
+use crate::api::http::problem;
 use crate::api::http::subject::{self, Subject};
 use crate::api::http::{Answer, Shared, body, report};
 use crate::random;
@@ -153,7 +154,7 @@ struct ItemResult<'a> {
     id: &'a str,
     status: &'static str,
     lease_expires_at: Option<String>,
-    current: Option<Current<'a>>,
+    current: Option<Winner<'a>>,
     /// Only where it is so.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     superseded: bool,
@@ -178,7 +179,7 @@ pub(super) async fn renew_all(State(api): State<Shared>, parameters: Parameters,
         let superseded = outcome.as_ref().is_ok_and(|times| times.superseded);
         let (status, expires_at, current) = match outcome {
             Ok(times) => ("ok", Some(json::time(times.expires_at)), None),
-            Err(refusal) => (refusal.code.as_str(), None, refusal.current.as_ref().map(Current::from)),
+            Err(refusal) => (refusal.code.as_str(), None, refusal.current.as_ref().map(problem::winner)),
         };
         ItemResult { id: item.id.as_str(), status, lease_expires_at: expires_at, current, superseded }
     });
