@@ -11,8 +11,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rollcall_client::{Registrant, RegistrantOptions};
-use rollcall_model::body::parse_registration;
-use rollcall_model::{Declaration, Declared, Invalid, Lifecycle};
+use rollcall_model::body::{parse_registration, read_registration};
+use rollcall_model::{Declaration, Invalid, Lifecycle};
 use rollcall_runtime::telemetry;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -176,9 +176,8 @@ fn declaration(registration: RegistrationArgs) -> Result<Declaration, String> {
         let lines: Vec<_> = found.iter().map(|finding| format!("\n  {finding}")).collect();
         format!("the registration is refused, nothing was started:{}", lines.concat())
     };
-    let declaration = parse_registration(body.as_bytes()).map_err(refused)?;
-    Declared::check(declaration.clone(), || "any".to_owned()).map_err(refused)?;
-    Ok(declaration)
+    read_registration(body.as_bytes(), || "any".to_owned()).map_err(refused)?;
+    parse_registration(body.as_bytes()).map_err(refused)
 }
 
 /// What the command's end is to this program's caller.

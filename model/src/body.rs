@@ -8,7 +8,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::code::{Code, Invalid};
-use crate::declaration::{Declaration, RawCapability, RawEndpoint};
+use crate::declaration::{Declaration, Declared, RawCapability, RawEndpoint};
+use crate::holders::Holder;
 
 /// A JSON object being read: unknown members are refused, wrong types are collected.
 pub struct Members<'v, 'f> {
@@ -99,13 +100,16 @@ impl<'v, 'f> Members<'v, 'f> {
         }
     }
 
-    /// Takes a list of texts.
+    /// Takes a list of texts; what is none is an empty one there, so that the others keep their places.
     pub fn texts(&mut self, name: &str) -> Vec<String> {
         let mut texts = Vec::new();
         for (at, value) in self.list(name).iter().enumerate() {
             match value.as_str() {
                 Some(text) => texts.push(text.to_owned()),
-                None => self.wrong(&format!("{name}/{at}"), "it is text"),
+                None => {
+                    self.wrong(&format!("{name}/{at}"), "it is text");
+                    texts.push(String::new());
+                }
             }
         }
         texts
@@ -208,11 +212,52 @@ impl<'de> Deserialize<'de> for Unique {
     }
 }
 
-/// Reads a registration's body. The card's text is kept as it stands, byte for byte.
+/// Reads and checks a registration's body, and who holds the entry if it is shared. When the id has two parts, `fresh`
+/// makes the instance.
+///
+/// # Errors
+/// Every finding at once: those of type and of unknown members first, then those of content in what could be read.
+pub fn read_registration(
+    bytes: &[u8],
+    fresh: impl FnOnce() -> String,
+) -> Result<(Declared, Option<Holder>), Vec<Invalid>> {
+    let (declaration, mut found) = as_far_as_it_goes(bytes)?;
+    match Declared::check_held(declaration, fresh) {
+        Ok(held) if found.is_empty() => Ok(held),
+        Ok(_) => Err(found),
+        Err(of_content) => {
+            let typed = found.len();
+            for finding in of_content {
+                // What could not be read has its finding, and is judged no further.
+                if !found.iter().take(typed).any(|unread| covers(unread, &finding)) {
+                    found.push(finding);
+                }
+            }
+            Err(found)
+        }
+    }
+}
+
+/// Whether a finding of content is about what a finding of type says could not be read.
+fn covers(unread: &Invalid, finding: &Invalid) -> bool {
+    let below = finding.pointer.strip_prefix(&unread.pointer);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        // A capability without a name is found as a whole.
+        || (finding.code == Code::InvalidCapability && unread.pointer == format!("{}/name", finding.pointer))
+}
+
+/// Reads a registration's body, of the right types and nothing more.
 ///
 /// # Errors
 /// Every finding: not JSON, unknown members, wrong types.
 pub fn parse_registration(bytes: &[u8]) -> Result<Declaration, Vec<Invalid>> {
+    let (declaration, found) = as_far_as_it_goes(bytes)?;
+    if found.is_empty() { Ok(declaration) } else { Err(found) }
+}
+
+/// Reads a registration's body as far as it can be read. What has the wrong type is left out, or holds its place in a
+/// list. The card's text is kept as it stands, byte for byte.
+fn as_far_as_it_goes(bytes: &[u8]) -> Result<(Declaration, Vec<Invalid>), Vec<Invalid>> {
     #[derive(serde::Deserialize)]
     struct WithCard<'a> {
         #[serde(borrow, default)]
@@ -248,17 +293,18 @@ pub fn parse_registration(bytes: &[u8]) -> Result<Declaration, Vec<Invalid>> {
             }
         }
     }
-    if found.is_empty() { Ok(declaration) } else { Err(found) }
+    Ok((declaration, found))
 }
 
 fn read_endpoints(list: &[Value], found: &mut Vec<Invalid>) -> Vec<RawEndpoint> {
     let mut endpoints = Vec::new();
     for (at, value) in list.iter().enumerate() {
+        let mut endpoint = RawEndpoint::default();
         if let Some(mut members) = Members::open(value, &format!("/endpoints/{at}"), found) {
-            endpoints
-                .push(RawEndpoint { url: members.required_text("url"), protocol: members.text("protocol") });
+            endpoint = RawEndpoint { url: members.required_text("url"), protocol: members.text("protocol") };
             members.close();
         }
+        endpoints.push(endpoint);
     }
     endpoints
 }
@@ -270,8 +316,9 @@ fn read_capabilities(list: &[Value], found: &mut Vec<Invalid>) -> Vec<RawCapabil
             capabilities.push(RawCapability { name: name.to_owned(), ..RawCapability::default() });
             continue;
         }
+        let mut capability = RawCapability::default();
         if let Some(mut members) = Members::open(value, &format!("/capabilities/{at}"), found) {
-            capabilities.push(RawCapability {
+            capability = RawCapability {
                 name: members.required_text("name"),
                 description: members.text("description"),
                 input_types: members.texts("input_types"),
@@ -281,9 +328,10 @@ fn read_capabilities(list: &[Value], found: &mut Vec<Invalid>) -> Vec<RawCapabil
                 schema_url: members.text("schema_url"),
                 tags: members.texts("tags"),
                 internal: members.flag("internal").unwrap_or(false),
-            });
+            };
             members.close();
         }
+        capabilities.push(capability);
     }
     capabilities
 }
@@ -291,10 +339,9 @@ fn read_capabilities(list: &[Value], found: &mut Vec<Invalid>) -> Vec<RawCapabil
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declaration::Declared;
 
     fn findings(body: &str) -> Vec<(Code, String)> {
-        let checked = parse_registration(body.as_bytes()).and_then(|raw| Declared::check(raw, || "i".into()));
+        let checked = read_registration(body.as_bytes(), || "i".into());
         checked.unwrap_err().into_iter().map(|f| (f.code, f.pointer)).collect()
     }
 
@@ -302,7 +349,7 @@ mod tests {
     fn the_card_is_kept_byte_for_byte() {
         let card = "{ \"name\" : \"t\\u0041\",\n \"url\":\"http://h:1/\" }";
         let body = format!(r#"{{"id":"a/b/c", "card": {card} , "zone":"a"}}"#);
-        let declared = Declared::check(parse_registration(body.as_bytes()).unwrap(), String::new).unwrap();
+        let (declared, _) = read_registration(body.as_bytes(), String::new).unwrap();
         assert_eq!(declared.card.unwrap().json(), card);
         assert_eq!(declared.endpoints[0].url, "http://h:1/");
     }
@@ -310,8 +357,7 @@ mod tests {
     #[test]
     fn an_id_of_two_parts_gets_a_fresh_instance() {
         let body = r#"{"id":"a/b","endpoints":[{"url":"http://h:1/"}]}"#;
-        let declared =
-            Declared::check(parse_registration(body.as_bytes()).unwrap(), || "fresh".into()).unwrap();
+        let (declared, _) = read_registration(body.as_bytes(), || "fresh".into()).unwrap();
         assert_eq!(declared.id.as_str(), "a/b/fresh");
         assert_eq!((declared.lease_seconds, declared.weight), (30, 100));
     }
@@ -358,6 +404,36 @@ mod tests {
 
     #[test]
     fn all_findings_come_at_once() {
-        assert_eq!(findings(r#"{"id":"a/b/c","weight":"x","zone":1,"what":2}"#).len(), 3);
+        assert_eq!(findings(r#"{"id":"a/b/c","weight":"x","zone":1,"what":2}"#).len(), 4);
+        let of = |body: &str| findings(body).into_iter().map(|(_, pointer)| pointer).collect::<Vec<_>>();
+        // Wrong types, an unknown member and faults of content, each once and each at its place in its list.
+        let body = r#"{"id":"A/b/c","weight":"x","kind":"robot","what":2,"lease_seconds":4,
+            "endpoints":[7,{"url":"ftp://h/"},{"protocol":"http"}],
+            "capabilities":["a.b",{"name":3},{"tags":["",5]},{"name":"a:b:v1","tags":[5,""]}],
+            "metadata":{"k":1,"":"x"}}"#;
+        let mut pointers = of(body);
+        pointers.sort();
+        let expected = [
+            "/capabilities/0",
+            "/capabilities/1/name",
+            "/capabilities/2/name",
+            "/capabilities/2/tags/0",
+            "/capabilities/2/tags/1",
+            "/capabilities/3/tags/0",
+            "/capabilities/3/tags/1",
+            "/endpoints/0",
+            "/endpoints/1/url",
+            "/endpoints/2/url",
+            "/id",
+            "/kind",
+            "/lease_seconds",
+            "/metadata/",
+            "/metadata/k",
+            "/weight",
+            "/what",
+        ];
+        assert_eq!(pointers, expected);
+        assert_eq!(of(r#"{"id":7,"endpoints":{}}"#), ["/id", "/endpoints"]);
+        assert_eq!(of("[]"), [""]);
     }
 }

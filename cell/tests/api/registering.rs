@@ -133,9 +133,9 @@ async fn what_is_wrong_in_a_body_has_its_code_and_place() {
     let json = [("content-type", "application/json")];
     cell.send("POST", "/v1/registrations", &json, b"{".to_vec()).await.refused(400, "invalid_json");
     cell.send("POST", "/v1/registrations", &[], Vec::new()).await.refused(400, "invalid_json");
-    cell.post("/v1/registrations", &json!({"id": 1, "zone": 2, "what": 3}))
-        .await
-        .refused(400, "invalid_body");
+    let body = json!({"id": 1, "zone": 2, "what": 3, "endpoints": [{"url": "ftp://h/"}], "lease_seconds": 4});
+    let pointers = ["/id", "/zone", "/what", "/endpoints/0/url", "/lease_seconds"];
+    cell.post("/v1/registrations", &body).await.faulty("invalid_body", &pointers);
     assert_eq!(cell.get("/v1/agents").await.json()["agents"], json!([]));
 }
 

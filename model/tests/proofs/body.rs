@@ -2,7 +2,7 @@
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use rollcall_model::body::parse_registration;
+use rollcall_model::body::read_registration;
 use rollcall_model::{Code, Declared, Invalid};
 use serde_json::{Map, Value};
 
@@ -95,7 +95,7 @@ fn is_place(pointer: &str, body: &Value) -> bool {
 }
 
 fn read(bytes: &[u8]) -> Result<Declared, Vec<Invalid>> {
-    parse_registration(bytes).and_then(|raw| Declared::check(raw, || "fresh".into()))
+    read_registration(bytes, || "fresh".into()).map(|(declared, _)| declared)
 }
 
 /// A body that is let in, with everything in it.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::http::parameters::Parameters;
+use crate::api::http::report::names;
 use crate::api::http::{Answer, Shared, body, json, report};
 use crate::refusal::Refusal;
 
@@ -152,10 +153,10 @@ fn released_ids(body: &[u8]) -> Result<Vec<String>, Refusal> {
             found.push(Invalid::new(Code::InvalidBody, "/ids", "there are more than 1,000 of them"));
         }
     }
-    // A text of the wrong type moves those behind it, so places are named only when all are texts.
-    if found.is_empty() {
-        for (at, id) in ids.iter().enumerate() {
-            found.extend(parse_id(id, &format!("/ids/{at}")).err());
+    for (at, id) in ids.iter().enumerate() {
+        let pointer = format!("/ids/{at}");
+        if !names(&found, &pointer) {
+            found.extend(parse_id(id, &pointer).err());
         }
     }
     report::done(ids, found)
@@ -213,10 +214,6 @@ fn about<T>(id: Option<String>, said: T, mut found: Vec<Invalid>) -> Result<(Ins
         }
         None => Err(Refusal::invalid(found)),
     }
-}
-
-fn names(found: &[Invalid], pointer: &str) -> bool {
-    found.iter().any(|finding| finding.pointer == pointer)
 }
 
 fn parse_id(text: &str, here: &str) -> Result<InstanceId, Invalid> {

@@ -5,9 +5,9 @@ use axum::http::header::ETAG;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::future::join_all;
-use rollcall_model::body::parse_registration;
+use rollcall_model::body::read_registration;
 use rollcall_model::problem::Winner;
-use rollcall_model::{Code, Declared, Holder, LeaseState};
+use rollcall_model::{Code, Holder, LeaseState};
 use serde::Serialize;
 
 use crate::admission;
@@ -58,8 +58,7 @@ pub(super) async fn register(State(api): State<Shared>, parameters: Parameters, 
     parameters.close()?;
     let address = admission::address(request.extensions());
     let body = body::read(request, &[body::JSON]).await?;
-    let declaration = parse_registration(&body).map_err(Refusal::invalid)?;
-    let (declared, holder) = Declared::check_held(declaration, random::id).map_err(Refusal::invalid)?;
+    let (declared, holder) = read_registration(&body, random::id).map_err(Refusal::invalid)?;
     // Only what could be done is counted: a malformed body takes nobody's place.
     api.admission.register(api.standing(&declared.id), address)?;
     let registered = api.registrar.register_as(declared, &holder.clone().unwrap_or_default()).await?;

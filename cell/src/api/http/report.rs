@@ -56,7 +56,6 @@ pub(super) fn renewals(body: &[u8]) -> Result<Vec<Item>, Refusal> {
 }
 
 fn item(value: &Value, here: &str, found: &mut Vec<Invalid>) -> Option<Item> {
-    let before = found.len();
     let mut members = Members::open(value, here, found)?;
     let id = members.required_text("id");
     let epoch = members.required_text("epoch");
@@ -64,20 +63,17 @@ fn item(value: &Value, here: &str, found: &mut Vec<Invalid>) -> Option<Item> {
     let load = members.value("load");
     let lifecycle = members.text("lifecycle");
     members.close();
-    if found.len() > before {
-        return None;
-    }
     let parsed = InstanceId::parse(&id);
-    if let Err(finding) = &parsed {
-        found.push(Invalid::new(Code::InvalidId, format!("{here}/id"), &finding.detail));
+    let at = format!("{here}/id");
+    if let Err(finding) = &parsed
+        && !names(found, &at)
+    {
+        found.push(Invalid::new(Code::InvalidId, at, &finding.detail));
     }
     let known = subject::epoch_from(&epoch);
-    if known.is_none() {
-        found.push(Invalid::new(
-            Code::InvalidEpoch,
-            format!("{here}/epoch"),
-            "it is an epoch as it was answered",
-        ));
+    let at = format!("{here}/epoch");
+    if known.is_none() && !names(found, &at) {
+        found.push(Invalid::new(Code::InvalidEpoch, at, "it is an epoch as it was answered"));
     }
     let holder = match holder.as_deref().map(Holder::parse) {
         None => Holder::default(),
@@ -172,6 +168,11 @@ fn word(text: Option<&str>, here: &str, found: &mut Vec<Invalid>) -> Option<Life
     lifecycle
 }
 
+/// Whether something was found there already.
+pub(super) fn names(found: &[Invalid], pointer: &str) -> bool {
+    found.iter().any(|finding| finding.pointer == pointer)
+}
+
 /// What was read, unless something was found wrong.
 pub(super) fn done<T>(read: T, found: Vec<Invalid>) -> Result<T, Refusal> {
     if found.is_empty() { Ok(read) } else { Err(Refusal::invalid(found)) }
@@ -235,6 +236,11 @@ mod tests {
             let body = format!(r#"{{"renewals":[{good},{item}]}}"#);
             assert_eq!(faults(renewals(body.as_bytes())), [(code, pointer.to_owned())], "{body}");
         }
+        let body = br#"{"renewals":[{"id":3,"epoch":"x","load":1},{"id":"A","x":1}]}"#;
+        let pointers: Vec<_> = faults(renewals(body)).into_iter().map(|(_, pointer)| pointer).collect();
+        let expected =
+            ["0/id", "0/epoch", "0/load", "1/epoch", "1/x", "1/id"].map(|at| format!("/renewals/{at}"));
+        assert_eq!(pointers, expected, "none hides another");
         assert_eq!(faults(renewals(b"{}")), [(Code::InvalidBody, "/renewals".to_owned())]);
         let many = format!(r#"{{"renewals":[{}]}}"#, vec![good; 1_001].join(","));
         assert_eq!(faults(renewals(many.as_bytes())), [(Code::InvalidBody, "/renewals".to_owned())]);
