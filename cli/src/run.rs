@@ -2,17 +2,18 @@
 //!
 //! Promises: the command runs whether or not a registry is there, gets the signals that were meant for it, and its exit
 //! code is this program's own (128 + n after signal n). Callers are told first that it is going, when a signal asks it
-//! to. It never starts the command anew: that is for a supervisor.
+//! to. What a person should know comes as sentences on stderr. It never starts the command anew: that is for a
+//! supervisor.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rollcall_client::{Registrant, RegistrantOptions};
+use rollcall_client::{Closed, Registrant, RegistrantOptions, StartError, Status};
 use rollcall_model::body::{parse_registration, read_registration};
-use rollcall_model::{Declaration, Invalid, Lifecycle};
+use rollcall_model::{Declaration, Epoch, InstanceId, Invalid, Lifecycle, Region};
 use rollcall_runtime::telemetry;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -26,6 +27,9 @@ use crate::show::Shown;
 
 /// Longest wait for the deregistration: half of what supervisors give a process between SIGTERM and SIGKILL.
 const CLOSE_BUDGET: Duration = Duration::from_secs(5);
+/// A command that has run this long is worth a registration. One that ends at once, as it does when it cannot start, is
+/// not: callers would be sent to where nobody is.
+const SETTLED: Duration = Duration::from_millis(100);
 /// A command that is not there: what shells answer.
 const NOT_FOUND: u8 = 127;
 /// A command that is there and cannot be run.
@@ -42,7 +46,7 @@ pub(crate) async fn run(
             Ok(declaration) => declaration,
             Err(words) => return Shown::words(Exit::Usage, words).emit(),
         };
-    if let Err(error) = telemetry::init_from(environment) {
+    if let Err(error) = telemetry::init_from(&logged(environment)) {
         return Shown::words(Exit::Usage, error.to_string()).emit();
     }
     // Before the command starts, so that no signal ends this process and leaves the command behind.
@@ -57,47 +61,136 @@ pub(crate) async fn run(
         Err(shown) => return shown.emit(),
     };
     let url = if url.is_empty() { crate::args::URL } else { url };
-    let registrant = match Registrant::start(RegistrantOptions::new([url], declaration)) {
-        Ok(registrant) => registrant,
+    let mut attended =
+        Attended { options: Some(RegistrantOptions::new([url], declaration)), registrant: None };
+    let ended = match attended.until_the_end(&mut child, &mut signals).await {
+        Ok(ended) => ended,
         Err(error) => {
             pass_on(&child, Signal::TERM);
             let _ = child.wait().await;
             return Shown::words(Exit::Failed, format!("the command was ended again: {error}")).emit();
         }
     };
-    let ended = attend(&mut child, &registrant, &mut signals).await;
-    tokio::select! {
-        closed = registrant.close(CLOSE_BUDGET) => tracing::debug!(outcome = ?closed, "registration closed"),
-        signal = signals.next() => tracing::warn!(signal = name(signal), "leaving without deregistering, the lease will lapse"),
-    }
+    attended.close(&mut signals).await;
     match ended {
         Ok(status) => Exit::Command(code(status)),
         Err(error) => Shown::words(Exit::Failed, format!("the command's end was not learnt: {error}")).emit(),
     }
 }
 
-/// Waits for the command's end and passes signals on meanwhile.
-async fn attend(child: &mut Child, registrant: &Registrant, signals: &mut Signals) -> io::Result<ExitStatus> {
-    loop {
-        tokio::select! {
-            ended = child.wait() => {
-                match &ended {
-                    Ok(status) => tracing::info!(code = code(*status), "command ended, deregistering"),
-                    Err(error) => tracing::error!(%error, "command cannot be waited for, deregistering"),
+/// No log lines unless they are asked for: what a person has to know is said in sentences.
+fn logged(environment: &[(String, String)]) -> Vec<(String, String)> {
+    let mut environment = environment.to_vec();
+    if !environment.iter().any(|(name, _)| name == "ROLLCALL_LOG") {
+        environment.push(("ROLLCALL_LOG".to_owned(), "error".to_owned()));
+    }
+    environment
+}
+
+/// Says something to a person. Nobody is left to be told when stderr is closed.
+fn say(words: &str) {
+    let _ = writeln!(io::stderr(), "rollcall: {words}");
+}
+
+/// A command that runs, and its registration.
+struct Attended {
+    /// Until the command has run for a moment; never taken when it is on its way out before.
+    options: Option<RegistrantOptions>,
+    registrant: Option<Registrant>,
+}
+
+impl Attended {
+    /// Waits for the command's end, keeps it registered and passes signals on meanwhile. The outer error: it could not
+    /// be registered at all.
+    async fn until_the_end(
+        &mut self,
+        child: &mut Child,
+        signals: &mut Signals,
+    ) -> Result<io::Result<ExitStatus>, StartError> {
+        let settled = tokio::time::sleep(SETTLED);
+        tokio::pin!(settled);
+        let mut known = None;
+        loop {
+            tokio::select! {
+                // The end first: what is over is not registered any more.
+                biased;
+                ended = child.wait() => return Ok(ended),
+                signal = signals.next() => {
+                    self.options = None;
+                    // Whoever resolves now finds another instance while this one finishes its work.
+                    if let Some(registrant) = &self.registrant {
+                        registrant.set_lifecycle(Lifecycle::Draining);
+                    }
+                    if signal == Signal::INT && terminal_tells_the_command() {
+                        say(&format!("draining; the command has {} from the terminal", name(signal)));
+                    } else {
+                        say(&format!("draining; {} passed on to the command", name(signal)));
+                        pass_on(child, signal);
+                    }
                 }
-                return ended;
-            }
-            signal = signals.next() => {
-                // Whoever resolves now finds another instance while this one finishes its work.
-                registrant.set_lifecycle(Lifecycle::Draining);
-                if signal == Signal::INT && terminal_tells_the_command() {
-                    tracing::info!(signal = name(signal), "draining; the command has the signal from the terminal");
-                } else {
-                    tracing::info!(signal = name(signal), "draining; signal passed on to the command");
-                    pass_on(child, signal);
+                () = &mut settled, if self.options.is_some() => {
+                    if let Some(options) = self.options.take() {
+                        self.registrant = Some(Registrant::start(options)?);
+                    }
+                }
+                status = changed(self.registrant.as_ref(), known.as_ref()) => {
+                    if let Some(words) = told(known.as_ref(), &status) {
+                        say(&words);
+                    }
+                    known = Some(status);
                 }
             }
         }
+    }
+
+    /// Takes the registration back, if one was made or is being made.
+    async fn close(self, signals: &mut Signals) {
+        let Some(registrant) = self.registrant else { return };
+        let status = registrant.status();
+        tokio::select! {
+            closed = registrant.close(CLOSE_BUDGET) => match closed {
+                Closed::Deregistered => say(&format!("{} is deregistered", status.id)),
+                Closed::NotRegistered => {}
+                Closed::LeftToLapse => say(&format!("{} could not be deregistered, its lease will lapse", status.id)),
+            },
+            signal = signals.next() => {
+                say(&format!("{}: leaving without deregistering, the lease will lapse", name(signal)));
+            }
+        }
+    }
+}
+
+/// Waits until there is something new about a registration; for ever where there is none.
+async fn changed(registrant: Option<&Registrant>, known: Option<&Status>) -> Status {
+    match registrant {
+        Some(registrant) => {
+            registrant.until(|status| known.is_none_or(|known| said_of(known) != said_of(status))).await
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// What of a status is worth a sentence when it changes: of failures in a row, only the first.
+fn said_of(status: &Status) -> (&InstanceId, Option<Epoch>, bool) {
+    (&status.id, status.epoch, status.last_error.is_some())
+}
+
+/// The sentence about what has become of a registration, if there is one.
+fn told(known: Option<&Status>, now: &Status) -> Option<String> {
+    let held = known.and_then(|known| known.epoch);
+    match (&now.last_error, now.epoch) {
+        (_, Some(epoch)) if held != Some(epoch) => {
+            let region = now.region.as_ref().map_or("?", Region::as_str);
+            Some(format!("{} is registered in {region}, epoch {epoch}", now.id))
+        }
+        (Some(error), None) if known.is_none_or(|known| known.last_error.is_none()) => {
+            Some(format!("registration failed, trying on: {error}"))
+        }
+        (Some(error), Some(_)) if known.is_none_or(|known| known.last_error.is_none()) => {
+            Some(format!("renewal failed, trying on: {error}"))
+        }
+        (None, None) if held.is_some() => Some("the registration is gone, registering again".to_owned()),
+        _ => None,
     }
 }
 
@@ -138,7 +231,7 @@ fn pass_on(child: &Child, signal: Signal) {
     if let Some(process) = process
         && let Err(error) = kill_process(process, signal)
     {
-        tracing::warn!(signal = name(signal), %error, "signal was not passed on");
+        say(&format!("{} was not passed on: {error}", name(signal)));
     }
 }
 

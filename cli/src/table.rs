@@ -1,37 +1,87 @@
 //! Tables for people: columns by two spaces, no lines, so that they can be read, cut and grepped.
 //!
-//! Promises: a row stays one line, whatever is in it. It never shortens a value and never colours one.
+//! Promises: written to a file or a pipe a row stays one line, whatever is in it; on a terminal that is too narrow the
+//! widest columns go on below themselves, instead of breaking all rows apart. It never shortens a value and never
+//! colours one.
 
-use comfy_table::{Table, presets};
+use std::io::{self, IsTerminal as _};
+
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 /// What stands where there is no value.
 const NONE: &str = "-";
+/// Between two columns.
+const GAP: u16 = 2;
+/// What a column needs at least to be read, its gap included.
+const COLUMN_LEAST: u16 = 12;
 
 /// A table with these headings.
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    table_within(terminal_columns(), headings, rows)
+}
+
+fn table_within(columns: Option<u16>, headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.to_vec());
     for row in rows {
         table.add_row(row.into_iter().map(|cell| one_line(&cell)).collect::<Vec<_>>());
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.trim_fmt()
+    laid_out(table, columns)
 }
 
 /// A table of one thing: a line for each of its facts.
 pub(crate) fn facts(rows: Vec<(&str, String)>) -> String {
+    facts_within(terminal_columns(), rows)
+}
+
+fn facts_within(columns: Option<u16>, rows: Vec<(&str, String)>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for (name, value) in rows {
         table.add_row(vec![name.to_owned(), one_line(&value)]);
     }
+    laid_out(table, columns)
+}
+
+fn laid_out(mut table: Table, columns: Option<u16>) -> String {
     for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
+    }
+    if let Some(columns) = columns {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+        keep_whole(&mut table, columns);
     }
     table.trim_fmt()
+}
+
+/// Keeps columns whole as long as the others have something left: the first, which says what a row is about, then the
+/// narrow ones, so that what goes on below itself are lists and addresses.
+fn keep_whole(table: &mut Table, columns: u16) {
+    let widths = table.column_max_content_widths();
+    let mut order: Vec<usize> = (0..widths.len()).collect();
+    order.sort_by_key(|at| (*at != 0, widths.get(*at).copied()));
+    let whole = |at: usize| widths.get(at).copied().unwrap_or_default().saturating_add(GAP);
+    // What all of them need together, if none is kept.
+    let mut need: u16 = order.iter().map(|at| whole(*at).min(COLUMN_LEAST)).fold(0, u16::saturating_add);
+    for at in order {
+        let more = whole(at).saturating_sub(COLUMN_LEAST);
+        if need.saturating_add(more) <= columns
+            && let Some(column) = table.column_mut(at)
+        {
+            need += more;
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+}
+
+/// Columns of the terminal that reads; none where something else does.
+fn terminal_columns() -> Option<u16> {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| tcgetwinsize(stdout).ok())??;
+    // A terminal that does not know its size says 0.
+    (size.ws_col > 0).then_some(size.ws_col)
 }
 
 /// A member of an answer as a cell of a table: text as it stands, lists by commas, objects as JSON.
@@ -109,6 +159,23 @@ mod tests {
     fn a_wide_value_is_not_shortened() {
         let wide = "w".repeat(3_000);
         assert!(table(&["X"], vec![vec![wide.clone()]]).ends_with(&wide));
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_no_line_is_wider_and_nothing_is_lost() {
+        let rows = vec![
+            vec!["ops/mail/1".into(), "a".into(), "email:send:v1,template:render:v2,".repeat(4)],
+            vec!["ops/mail/2".into(), "b".into(), "-".into()],
+        ];
+        let wide = table_within(Some(400), &["ID", "ZONE", "CAPABILITIES"], rows.clone());
+        assert_eq!(wide, table_within(None, &["ID", "ZONE", "CAPABILITIES"], rows.clone()));
+        let narrow = table_within(Some(60), &["ID", "ZONE", "CAPABILITIES"], rows);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+        assert!(narrow.lines().any(|line| line.starts_with("ops/mail/2  b")), "{narrow}");
+        let letters = |text: &str| text.chars().filter(|c| *c == 'v').count();
+        assert_eq!(letters(&narrow), letters(&wide), "{narrow}");
+        let facts = facts_within(Some(40), vec![("endpoints", "http://h:1/".repeat(9))]);
+        assert!(facts.lines().all(|line| line.chars().count() <= 40), "{facts}");
     }
 
     #[test]

@@ -108,7 +108,8 @@ pub(super) fn find(views: &[Arc<View>], id: &InstanceId) -> Result<(Region, Arc<
             return Ok((view.region().clone(), Arc::clone(registration)));
         }
     }
-    Err(nowhere(views, format!("{id} is registered nowhere that was asked")))
+    let asked: Vec<_> = views.iter().map(|view| view.region().as_str()).collect();
+    Err(nowhere(views, format!("{id} is not registered in {}; region= asks elsewhere", asked.join(", "))))
 }
 
 /// The refusal when nothing was found: not found, or not known.

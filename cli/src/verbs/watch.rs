@@ -1,7 +1,11 @@
 //! `rollcall watch`: what changes, a line each, as it happens.
 //!
-//! Promises: lines come out when their event is whole, in order, none left out. It ends when the stream or the reader
+//! Promises: lines come out when their event is whole, in order. With `-o json` none is left out; the form for people
+//! tells what changes, and only every half minute that nothing did. It ends when the stream or the reader
 //! does and never reconnects; the last position it printed is where to go on from.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use reqwest::Method;
@@ -17,6 +21,9 @@ use crate::show::{Reader, Shown, put, show};
 use crate::sse::{Event, Parser};
 use crate::table::{cell, position, seconds};
 
+/// A bookmark comes every second from each region; for a person one in this time says as much.
+const STILL_THERE: Duration = Duration::from_secs(30);
+
 pub(crate) async fn watch(url: &str, output: Output, query: QueryArgs, since: Option<String>) -> Shown {
     match follow(url, output, query, since).await {
         Ok(()) => Shown::words(Exit::Done, ""),
@@ -31,6 +38,7 @@ async fn follow(url: &str, output: Output, query: QueryArgs, since: Option<Strin
     let mut bytes = cell.open(call).await?.bytes_stream();
     let mut parser = Parser::default();
     let mut last = None;
+    let mut quiet = Quiet::default();
     let ended = |why: &str, last: Option<&String>| {
         let go_on = last.map_or(String::new(), |id| format!("; go on with --since {id}"));
         cell.broken(&format!("{why}{go_on}"))
@@ -41,6 +49,10 @@ async fn follow(url: &str, output: Output, query: QueryArgs, since: Option<Strin
         for event in events {
             let line = match output {
                 Output::Json => json_line(&event),
+                Output::Table if quiet.hides(&event, Instant::now()) => {
+                    last = event.id.or(last);
+                    continue;
+                }
                 Output::Table => text_line(&event),
             };
             match put(&format!("{line}\n")) {
@@ -55,6 +67,25 @@ async fn follow(url: &str, output: Output, query: QueryArgs, since: Option<Strin
         }
     }
     Err(ended("the cell closed it", last.as_ref()))
+}
+
+/// When a line about each region was last due.
+#[derive(Debug, Default)]
+struct Quiet {
+    told: BTreeMap<String, Instant>,
+}
+
+impl Quiet {
+    /// Whether an event is a bookmark that says nothing a person was not just told.
+    fn hides(&mut self, event: &Event, now: Instant) -> bool {
+        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let told = self.told.entry(cell(data.get("region"))).or_insert(now);
+        let hides = event.name == "bookmark" && now.duration_since(*told) < STILL_THERE;
+        if !hides {
+            *told = now;
+        }
+        hides
+    }
 }
 
 #[derive(Serialize)]
@@ -140,6 +171,24 @@ mod tests {
         assert_eq!(line, r#"{"event":"delta","id":"1-ab:7","data":{ "n" : 1.50, "id":"\u0041" }}"#);
         assert_eq!(json_line(&event("put", None, "{}")), r#"{"event":"put","id":null,"data":{}}"#);
         assert_eq!(json_line(&event("odd", None, "a\nb")), r#"{"event":"odd","id":null,"data":"a\nb"}"#);
+    }
+
+    #[test]
+    fn people_are_told_every_half_minute_that_nothing_changes() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let of =
+            |name: &str, region: &str| event(name, Some("1-a:7"), &format!("{{\"region\":\"{region}\"}}"));
+        let mut quiet = Quiet::default();
+        assert!(!quiet.hides(&of("snapshot_end", "us"), at(0)));
+        assert!(quiet.hides(&of("bookmark", "us"), at(1)));
+        assert!(quiet.hides(&of("bookmark", "eu"), at(5)), "its first one, too");
+        assert!(!quiet.hides(&of("delta", "us"), at(20)));
+        assert!(quiet.hides(&of("bookmark", "us"), at(49)));
+        assert!(!quiet.hides(&of("bookmark", "eu"), at(35)), "each region by itself");
+        assert!(!quiet.hides(&of("bookmark", "us"), at(50)));
+        assert!(quiet.hides(&of("bookmark", "us"), at(51)));
+        assert!(!quiet.hides(&of("resync", "us"), at(52)));
     }
 
     #[test]

@@ -68,6 +68,33 @@ fn it_is_registered_while_the_command_runs_and_signals_are_passed_on() {
 }
 
 #[test]
+fn a_command_that_ends_at_once_leaves_no_registration_and_people_read_sentences() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    for (command, code) in
+        [("exit 0", 0), ("exit 3", 3), ("sleep 0.1", 0), ("sleep 0.12", 0), ("sleep 0.3", 0)]
+    {
+        let ended = start(url, &["--", "sh", "-c", command]).end();
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(jobs(url).is_empty(), "{command} left a registration behind");
+        for line in ended.stderr.lines() {
+            assert!(line.starts_with("rollcall: demo/job/"), "{command}: no sentence: {line}");
+        }
+        if command.starts_with("exit") {
+            assert_eq!(ended.stderr, "", "{command} was registered");
+        }
+    }
+    let job = start(url, &["--", "sleep", "600"]);
+    eventually("the job is registered", || {
+        job.stderr().contains("is registered in solo, epoch ").then_some(())
+    });
+    job.signal(Signal::TERM);
+    let said = job.end().stderr;
+    assert!(said.contains("rollcall: draining; SIGTERM passed on to the command"), "{said}");
+    assert!(said.trim_end().ends_with("is deregistered"), "{said}");
+}
+
+#[test]
 fn a_signal_tells_callers_that_it_is_going_while_the_command_finishes() {
     let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
     let url = dev.urls[0].as_str();
