@@ -67,7 +67,11 @@ impl Plant {
     fn registered(&mut self, revision: u64, id: &str, tag: &str) {
         let declared = declared(id, "tag", tag);
         let stored = StoredRegistration { declared, ordinal: 1, registered_at: Timestamp(0) };
-        self.at(revision).put(&format!("reg/{id}"), store::encode_registration(&stored).to_vec(), 0);
+        self.at(revision).put(
+            &format!("reg/{id}"),
+            store::encode_registration(&stored.declared, stored.ordinal, stored.registered_at).to_vec(),
+            0,
+        );
     }
 
     fn said(&mut self, revision: u64, id: &str, word: &str) {

@@ -279,6 +279,15 @@ fn registration(id: &str, lifecycle: Lifecycle, ordinal: u16, revision: u64) -> 
 
 #[tonic::async_trait]
 impl Registrar for Cell {
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        _: Request<tonic::Streaming<v1::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        Err(Status::unimplemented("session"))
+    }
+
     async fn register(
         &self,
         request: Request<v1::RegisterRequest>,
