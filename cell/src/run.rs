@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall_model::{Clock, Region, View};
 use rollcall_runtime::files;
 use rollcall_runtime::meter::Metrics;
-use rollcall_runtime::serve::{Figures, Limits, Serve};
+use rollcall_runtime::serve::{Limits, Peers, Serve};
 use rollcall_runtime::tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -151,7 +151,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     };
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
-    let figures = Figures::new(&metrics);
+    let peers = Peers::new(&metrics);
     let api = Api {
         registrar: registrar.clone(),
         admission,
@@ -165,16 +165,10 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     };
     let http_at = http.local_addr()?;
     let limits = Limits::of_process();
-    let serve = |listener, name, app, figures| Serve {
-        listener,
-        name,
-        app,
-        limits,
-        figures,
-        stopping: cancel.clone(),
-    };
-    tasks.spawn("http", serve(http, "http", api::both(api.clone()), figures.clone()).run());
-    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api), figures).run());
+    let serve =
+        |listener, name, app, peers| Serve { listener, name, app, limits, peers, stopping: cancel.clone() };
+    tasks.spawn("http", serve(http, "http", api::both(api.clone()), peers.clone()).run());
+    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api), peers).run());
     tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");
     Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
 }

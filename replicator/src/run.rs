@@ -147,7 +147,7 @@ pub async fn run<L: FeedLog>(
     }
     metrics::observe(&metrics, &views, publisher.clone(), &clock);
 
-    let connections = serve::Figures::new(&metrics);
+    let peers = serve::Peers::new(&metrics);
     let api = Api {
         region: own.clone(),
         views: views.clone(),
@@ -159,12 +159,12 @@ pub async fn run<L: FeedLog>(
     };
     let running = Running { grpc: grpc.local_addr()?, http: http.local_addr()?, views, ready };
     let limits = Limits::of_process();
-    let serve = |listener, name, app, figures| {
+    let serve = |listener, name, app, peers| {
         let stopping = tasks.cancelled();
-        Serve { listener, name, app, limits, figures, stopping }.run()
+        Serve { listener, name, app, limits, peers, stopping }.run()
     };
-    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api.clone()).await, connections.clone()));
-    tasks.spawn("http", serve(http, "http", api::http(api), connections));
+    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api.clone()).await, peers.clone()));
+    tasks.spawn("http", serve(http, "http", api::http(api), peers));
     let follows: Vec<&str> =
         config.follow.iter().map(|FollowConfig { region, .. }| region.as_str()).collect();
     tracing::info!(region = %own, grpc = %running.grpc, http = %running.http, ?follows, "replicator listens");

@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -45,11 +46,11 @@ pub const FIELDS_MAX: usize = 100;
 const FIELDS_THROUGH: usize = 256;
 /// File descriptors that are left for files, for the peers this process calls, and for what is just being closed.
 const DESCRIPTORS_RESERVE: u64 = 256;
-/// Most connections of one listener: 10,000 long watches and a fleet's renewals beside them. An idle one costs about
-/// 20 KiB, so all of them 320 MiB.
+/// Most connections of one listener: 10,000 long watches and a fleet's renewals beside them. A watch on one costs about
+/// 30 KiB, so all of them half a gigabyte.
 const CONNECTIONS_MOST: usize = 16_384;
-/// Listeners of one process, that share its file descriptors.
-const LISTENERS: u64 = 2;
+/// One listener has at most this share of a process's connections, in quarters, so that none shuts out the others.
+const SHARE_QUARTERS: usize = 3;
 /// When the system cannot accept (no file descriptor, say), it is asked again after this.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
@@ -90,15 +91,20 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The default, with as many connections as the process's file descriptors allow.
+    /// The default, with as many connections as the process's file descriptors allow one listener.
     #[must_use]
     pub fn of_process() -> Self {
-        use rustix::process::{Resource, getrlimit};
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let share = descriptors.saturating_sub(DESCRIPTORS_RESERVE) / LISTENERS;
-        let share = usize::try_from(share).unwrap_or(CONNECTIONS_MOST);
-        Self { connections_max: share.clamp(16, CONNECTIONS_MOST), ..Self::default() }
+        let share = places() / 4 * SHARE_QUARTERS;
+        Self { connections_max: share.clamp(1, CONNECTIONS_MOST), ..Self::default() }
     }
+}
+
+/// Connections that this process has file descriptors for.
+fn places() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let places = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVE)).unwrap_or(usize::MAX);
+    places.clamp(16, Semaphore::MAX_PERMITS)
 }
 
 /// Raises the soft limit of file descriptors to the hard one: the soft one is 1,024 almost everywhere, for the sake of
@@ -133,18 +139,21 @@ pub fn oversize<B>(request: &hyper::Request<B>) -> Option<Oversize> {
     (bytes > FIELDS_BYTES_MAX || fields.len() > FIELDS_MAX).then_some(Oversize::Fields)
 }
 
-/// The figures of all listeners of a process.
+/// What the peers of a process hold, over all its listeners. Cloned for each of them.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct Peers {
+    /// A permit for each connection: together the listeners leave file descriptors for files, whoever comes.
+    places: Arc<Semaphore>,
     open: Gauge<f64>,
     cut: Counter<u64>,
 }
 
-impl Figures {
-    /// Makes the instruments.
+impl Peers {
+    /// Nobody yet, and the instruments that count them.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
         Self {
+            places: Arc::new(Semaphore::new(places())),
             open: metrics.gauge(
                 "rollcall.runtime.connections.open",
                 "{connection}",
@@ -170,8 +179,8 @@ pub struct Serve {
     pub app: Router,
     /// How much peers may cost.
     pub limits: Limits,
-    /// Where it is counted.
-    pub figures: Figures,
+    /// Where its peers are counted.
+    pub peers: Peers,
     /// Cancelled when the process stops.
     pub stopping: CancellationToken,
 }
@@ -179,8 +188,8 @@ pub struct Serve {
 impl Serve {
     /// Serves until the process stops and what was in flight has ended, or its deadline has passed.
     pub async fn run(self) {
-        let Self { listener, name, app, limits, figures, stopping } = self;
-        let shared = Arc::new(Shared { name, app, limits, figures, stopping: stopping.clone() });
+        let Self { listener, name, app, limits, peers, stopping } = self;
+        let shared = Arc::new(Shared { name, app, limits, peers, stopping: stopping.clone() });
         let mut open = JoinSet::new();
         let mut is_full = false;
         loop {
@@ -202,7 +211,9 @@ impl Serve {
                     continue;
                 }
             };
-            if open.len() >= limits.connections_max {
+            let place = Arc::clone(&shared.peers.places).try_acquire_owned();
+            let place = place.ok().filter(|_| open.len() < limits.connections_max);
+            let Some(place) = place else {
                 shared.cut("full");
                 if !is_full {
                     is_full = true;
@@ -213,12 +224,16 @@ impl Serve {
                     );
                 }
                 continue;
-            }
+            };
             if is_full && open.len() < limits.connections_max / 10 * 9 {
                 is_full = false;
                 tracing::info!(listener = name, connections = open.len(), "connections are taken again");
             }
-            open.spawn(Arc::clone(&shared).connection(stream, peer));
+            let connection = Arc::clone(&shared).connection(stream, peer);
+            open.spawn(async move {
+                connection.await;
+                drop(place);
+            });
             shared.count(open.len());
         }
         drop(listener);
@@ -244,7 +259,7 @@ struct Shared {
     name: &'static str,
     app: Router,
     limits: Limits,
-    figures: Figures,
+    peers: Peers,
     stopping: CancellationToken,
 }
 
@@ -252,11 +267,11 @@ impl Shared {
     fn count(&self, open: usize) {
         // The figure needs no more digits than a double has.
         #[allow(clippy::cast_precision_loss, reason = "at most some ten thousand")]
-        self.figures.open.record(open as f64, &[KeyValue::new("listener", self.name)]);
+        self.peers.open.record(open as f64, &[KeyValue::new("listener", self.name)]);
     }
 
     fn cut(&self, reason: &'static str) {
-        self.figures.cut.add(1, &[KeyValue::new("listener", self.name), KeyValue::new("reason", reason)]);
+        self.peers.cut.add(1, &[KeyValue::new("listener", self.name), KeyValue::new("reason", reason)]);
     }
 
     /// Serves one connection to its end.

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
 use axum::routing::{get, post};
-use rollcall_runtime::serve::{Figures, Limits, Serve};
+use rollcall_runtime::serve::{Limits, Peers, Serve};
 use rollcall_runtime::{Metrics, Tasks};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,8 +64,8 @@ async fn start(limits: Limits) -> Server {
         .route("/whole", post(whole))
         .route("/refused", post(|| async { axum::http::StatusCode::IM_A_TEAPOT }))
         .route("/drip", get(drip));
-    let figures = Figures::new(&metrics);
-    let serve = Serve { listener, name: "http", app, limits, figures, stopping: tasks.cancelled() };
+    let peers = Peers::new(&metrics);
+    let serve = Serve { listener, name: "http", app, limits, peers, stopping: tasks.cancelled() };
     tasks.spawn("http", serve.run());
     Server { at, tasks, metrics, _turn: turn }
 }

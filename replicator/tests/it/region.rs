@@ -64,9 +64,9 @@ impl Cell {
             stopping: tasks.cancelled(),
         };
         let app = api::grpc(api).await;
-        let (figures, stopping) = (serve::Figures::new(&Metrics::new()), tasks.cancelled());
+        let (peers, stopping) = (serve::Peers::new(&Metrics::new()), tasks.cancelled());
         let limits = serve::Limits::default();
-        let face = serve::Serve { listener, name: "cell", app, limits, figures, stopping };
+        let face = serve::Serve { listener, name: "cell", app, limits, peers, stopping };
         tasks.spawn("cell", face.run());
         let born = Arc::new(Mutex::new(BTreeMap::new()));
         let (beating, sender, stopping) = (Arc::clone(&origin), shown.clone(), tasks.cancelled());
