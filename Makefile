@@ -35,5 +35,5 @@ chaos: ## a fault run under traffic, judged by what a tap saw: ARGS='NAME [SEED]
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
-	@for figure in $(or $(ARGS),dev registrations renewals visible); do \
+	@for figure in $(or $(ARGS),dev leases registrations renewals visible); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done
