@@ -1928,6 +1928,537 @@ pub mod registrar_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AskRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub questions: ::prost::alloc::vec::Vec<ask_request::Question>,
+}
+/// Nested message and enum types in `AskRequest`.
+pub mod ask_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Question {
+        #[prost(oneof = "question::About", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+        pub about: ::core::option::Option<question::About>,
+    }
+    /// Nested message and enum types in `Question`.
+    pub mod question {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+        pub enum About {
+            /// renews a lease; of a shared entry it also joins
+            #[prost(message, tag = "1")]
+            Renew(super::Hold),
+            /// whether this registration's load may be written now; each yes is one write
+            #[prost(message, tag = "2")]
+            MayWriteLoad(super::Hold),
+            /// the holder that just wrote this registration of a shared entry
+            #[prost(message, tag = "3")]
+            Wrote(super::Hold),
+            /// one holder of a shared entry leaves; with the last one the entry is removed
+            #[prost(message, tag = "4")]
+            LetGo(super::Hold),
+            /// an id
+            #[prost(string, tag = "5")]
+            Lease(::prost::alloc::string::String),
+            #[prost(message, tag = "6")]
+            Guard(super::Guard),
+            #[prost(message, tag = "7")]
+            Release(super::Release),
+            #[prost(message, tag = "8")]
+            Mute(super::Mute),
+        }
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Hold {
+        #[prost(string, tag = "1")]
+        pub id: ::prost::alloc::string::String,
+        #[prost(uint64, tag = "2")]
+        pub epoch: u64,
+        #[prost(string, tag = "3")]
+        pub holder: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Guard {}
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Release {
+        #[prost(string, repeated, tag = "1")]
+        pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(string, tag = "2")]
+        pub operator: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Mute {
+        #[prost(string, tag = "1")]
+        pub id: ::prost::alloc::string::String,
+        #[prost(uint64, tag = "2")]
+        pub seconds: u64,
+        #[prost(string, tag = "3")]
+        pub operator: ::prost::alloc::string::String,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AskResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub answers: ::prost::alloc::vec::Vec<ask_response::Answer>,
+}
+/// Nested message and enum types in `AskResponse`.
+pub mod ask_response {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Answer {
+        #[prost(oneof = "answer::Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+        pub answer: ::core::option::Option<answer::Answer>,
+    }
+    /// Nested message and enum types in `Answer`.
+    pub mod answer {
+        #[derive(Clone, PartialEq, ::prost::Oneof)]
+        pub enum Answer {
+            #[prost(message, tag = "1")]
+            NoOffice(super::NoOffice),
+            #[prost(message, tag = "2")]
+            Wait(super::Wait),
+            /// its wait is without jitter: the edge adds it
+            #[prost(message, tag = "3")]
+            Refusal(super::super::session_response::Refusal),
+            #[prost(message, tag = "4")]
+            Renewed(super::Renewed),
+            #[prost(bool, tag = "5")]
+            Yes(bool),
+            #[prost(message, tag = "6")]
+            Lease(super::Lease),
+            #[prost(message, tag = "7")]
+            Guard(super::Guard),
+            #[prost(message, tag = "8")]
+            Released(super::Released),
+        }
+    }
+    /// This process does not keep the leases now; nothing was done.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct NoOffice {}
+    /// The epoch is newer than what the keeper has applied, or a removal is under way; nothing was done.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Wait {}
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Renewed {
+        #[prost(uint32, tag = "1")]
+        pub lease_seconds: u32,
+        /// a shared entry lives on, declared anew by another holder
+        #[prost(bool, tag = "2")]
+        pub superseded: bool,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Lease {
+        #[prost(uint64, tag = "1")]
+        pub epoch: u64,
+        #[prost(uint32, tag = "2")]
+        pub lease_seconds: u32,
+        #[prost(enumeration = "lease::State", tag = "3")]
+        pub state: i32,
+        #[prost(uint64, tag = "4")]
+        pub missed: u64,
+        #[prost(int64, tag = "5")]
+        pub renewed_at_ms: i64,
+        #[prost(int64, tag = "6")]
+        pub expires_at_ms: i64,
+        /// only where the entry is shared
+        #[prost(message, optional, tag = "7")]
+        pub holders: ::core::option::Option<lease::Holders>,
+    }
+    /// Nested message and enum types in `Lease`.
+    pub mod lease {
+        #[derive(Clone, PartialEq, ::prost::Message)]
+        pub struct Holders {
+            #[prost(message, repeated, tag = "1")]
+            pub holders: ::prost::alloc::vec::Vec<Holder>,
+        }
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Holder {
+            #[prost(string, tag = "1")]
+            pub holder: ::prost::alloc::string::String,
+            #[prost(uint64, tag = "2")]
+            pub epoch: u64,
+            #[prost(int64, tag = "3")]
+            pub heard_at_ms: i64,
+        }
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            Hash,
+            PartialOrd,
+            Ord,
+            ::prost::Enumeration
+        )]
+        #[repr(i32)]
+        pub enum State {
+            Unspecified = 0,
+            Live = 1,
+            Suspect = 2,
+            Lapsed = 3,
+        }
+        impl State {
+            /// String value of the enum field names used in the ProtoBuf definition.
+            ///
+            /// The values are not transformed in any way and thus are considered stable
+            /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+            pub fn as_str_name(&self) -> &'static str {
+                match self {
+                    Self::Unspecified => "STATE_UNSPECIFIED",
+                    Self::Live => "STATE_LIVE",
+                    Self::Suspect => "STATE_SUSPECT",
+                    Self::Lapsed => "STATE_LAPSED",
+                }
+            }
+            /// Creates an enum from field names used in the ProtoBuf definition.
+            pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+                match value {
+                    "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                    "STATE_LIVE" => Some(Self::Live),
+                    "STATE_SUSPECT" => Some(Self::Suspect),
+                    "STATE_LAPSED" => Some(Self::Lapsed),
+                    _ => None,
+                }
+            }
+        }
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Guard {
+        #[prost(message, repeated, tag = "1")]
+        pub cohorts: ::prost::alloc::vec::Vec<guard::Cohort>,
+        #[prost(string, repeated, tag = "2")]
+        pub held: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    }
+    /// Nested message and enum types in `Guard`.
+    pub mod guard {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Cohort {
+            /// left out: the region
+            #[prost(string, optional, tag = "1")]
+            pub zone: ::core::option::Option<::prost::alloc::string::String>,
+            #[prost(uint64, tag = "2")]
+            pub registered: u64,
+            #[prost(uint64, tag = "3")]
+            pub suspects: u64,
+            #[prost(uint64, tag = "4")]
+            pub limit: u64,
+            #[prost(int64, optional, tag = "5")]
+            pub since_at_ms: ::core::option::Option<i64>,
+            #[prost(int64, optional, tag = "6")]
+            pub until_at_ms: ::core::option::Option<i64>,
+        }
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Released {
+        #[prost(string, repeated, tag = "1")]
+        pub released: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(message, repeated, tag = "2")]
+        pub refused: ::prost::alloc::vec::Vec<released::Refused>,
+    }
+    /// Nested message and enum types in `Released`.
+    pub mod released {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct Refused {
+            #[prost(string, tag = "1")]
+            pub id: ::prost::alloc::string::String,
+            #[prost(string, tag = "2")]
+            pub why: ::prost::alloc::string::String,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod keeper_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Between the processes of one cell and for nobody else: what only the one that keeps the leases can answer. One that
+    /// does not keep them says so; nothing that is asked here is asked any further.
+    #[derive(Debug, Clone)]
+    pub struct KeeperClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl KeeperClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> KeeperClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> KeeperClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            KeeperClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// At most 1,000 questions; answers in the same order.
+        pub async fn ask(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AskRequest>,
+        ) -> std::result::Result<tonic::Response<super::AskResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/rollcall.v1.Keeper/Ask");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("rollcall.v1.Keeper", "Ask"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod keeper_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with KeeperServer.
+    #[async_trait]
+    pub trait Keeper: std::marker::Send + std::marker::Sync + 'static {
+        /// At most 1,000 questions; answers in the same order.
+        async fn ask(
+            &self,
+            request: tonic::Request<super::AskRequest>,
+        ) -> std::result::Result<tonic::Response<super::AskResponse>, tonic::Status>;
+    }
+    /// Between the processes of one cell and for nobody else: what only the one that keeps the leases can answer. One that
+    /// does not keep them says so; nothing that is asked here is asked any further.
+    #[derive(Debug)]
+    pub struct KeeperServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> KeeperServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for KeeperServer<T>
+    where
+        T: Keeper,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/rollcall.v1.Keeper/Ask" => {
+                    #[allow(non_camel_case_types)]
+                    struct AskSvc<T: Keeper>(pub Arc<T>);
+                    impl<T: Keeper> tonic::server::UnaryService<super::AskRequest>
+                    for AskSvc<T> {
+                        type Response = super::AskResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AskRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Keeper>::ask(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AskSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for KeeperServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "rollcall.v1.Keeper";
+    impl<T> tonic::server::NamedService for KeeperServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A record of `feed.<region>.v1`: in order, each continuing the one before.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FeedRecord {

@@ -348,8 +348,68 @@ fn sessions() -> Vec<Golden> {
     ]
 }
 
+/// What the processes of one cell ask the keeper's.
+fn keepers() -> Vec<Golden> {
+    use v1::ask_request::question::About;
+    use v1::ask_request::{Guard, Hold, Mute, Question, Release};
+    use v1::ask_response::answer::Answer as Said;
+    use v1::ask_response::{self, Answer, lease};
+    let hold = || Hold { id: "a/b/c".into(), epoch: 42, holder: "pod-1".into() };
+    let questions = [
+        About::Renew(hold()),
+        About::MayWriteLoad(hold()),
+        About::Wrote(hold()),
+        About::LetGo(hold()),
+        About::Lease("a/b/c".into()),
+        About::Guard(Guard {}),
+        About::Release(Release { ids: vec!["a/b/c".into()], operator: "anonymous".into() }),
+        About::Mute(Mute { id: "a/b/c".into(), seconds: 60, operator: "anonymous".into() }),
+    ];
+    let refusal = v1::session_response::Refusal { code: "not_registered".into(), ..Default::default() };
+    let lease = ask_response::Lease {
+        epoch: 42,
+        lease_seconds: 30,
+        state: lease::State::Suspect.into(),
+        missed: 2,
+        renewed_at_ms: 1_796_000_000_000,
+        expires_at_ms: 1_796_000_030_000,
+        holders: Some(lease::Holders {
+            holders: vec![lease::Holder {
+                holder: "pod-1".into(),
+                epoch: 42,
+                heard_at_ms: 1_796_000_000_000,
+            }],
+        }),
+    };
+    let cohort = ask_response::guard::Cohort {
+        zone: Some("a".into()),
+        registered: 8,
+        suspects: 4,
+        limit: 1,
+        since_at_ms: Some(1_796_000_000_000),
+        until_at_ms: Some(1_796_000_018_000),
+    };
+    let refused = ask_response::released::Refused { id: "a/b/d".into(), why: "it is not registered".into() };
+    let answers = [
+        Said::NoOffice(ask_response::NoOffice {}),
+        Said::Wait(ask_response::Wait {}),
+        Said::Refusal(refusal),
+        Said::Renewed(ask_response::Renewed { lease_seconds: 30, superseded: true }),
+        Said::Yes(true),
+        Said::Lease(lease),
+        Said::Guard(ask_response::Guard { cohorts: vec![cohort], held: vec!["a/b/c".into()] }),
+        Said::Released(ask_response::Released { released: vec!["a/b/c".into()], refused: vec![refused] }),
+    ];
+    let questions = questions.map(|about| Question { about: Some(about) }).into();
+    let answers = answers.map(|answer| Answer { answer: Some(answer) }).into();
+    vec![
+        wire("ask_request", "AskRequest", v1::AskRequest { questions }),
+        wire("ask_response", "AskResponse", v1::AskResponse { answers }),
+    ]
+}
+
 fn goldens() -> Vec<Golden> {
-    [feeds(), kept(), writers(), sessions(), readers()].into_iter().flatten().collect()
+    [feeds(), kept(), writers(), sessions(), keepers(), readers()].into_iter().flatten().collect()
 }
 
 fn path(name: &str) -> PathBuf {
