@@ -55,7 +55,7 @@ pub fn http(api: Api) -> axum::Router {
     http::router(Arc::new(api))
 }
 
-/// The gRPC face: Registrar, Discovery, health and reflection.
+/// The gRPC face: Registrar, Discovery, Keeper, health and reflection.
 pub fn grpc(api: Api) -> axum::Router {
     grpc::routes(Arc::new(api))
 }

@@ -132,6 +132,9 @@ pub struct Listen {
     pub http: String,
     /// gRPC alone.
     pub grpc: String,
+    /// Where the cell's other processes reach `grpc`; left out, the address that it listens on.
+    #[serde(default)]
+    pub advertise: Option<String>,
 }
 
 /// The store.
@@ -205,6 +208,12 @@ impl CellConfig {
         let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
         for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
             listen::check(address, callers).map_err(|why| bad(key, why))?;
+        }
+        if let Some(address) =
+            self.listen.advertise.as_deref().filter(|address| !listen::is_host_and_port(address))
+        {
+            let why = format!("{address:?} is no address to be reached at: host:port, as in 10.0.0.1:7401");
+            return Err(bad("listen.advertise", why));
         }
         if self.store.kind == StoreKind::Etcd && self.store.endpoints.is_empty() {
             return Err(bad(

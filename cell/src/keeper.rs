@@ -4,6 +4,7 @@
 //! each removal compares the office and the record's revision in the store (I10). Never here: a renewal written to
 //! the store.
 
+mod candidates;
 mod office;
 pub(crate) mod probe;
 
@@ -20,6 +21,8 @@ use rollcall_proto::store::{Beat, Gone, encode_beat, encode_owned, encode_remova
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use candidates::Candidates;
+pub use candidates::InOffice;
 pub use office::{GuardStatus, KeeperHandle, NotReleased, Renewed};
 
 use crate::founding::{CurrentFounding, Founding};

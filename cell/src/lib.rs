@@ -7,6 +7,7 @@ pub mod admission;
 pub mod api;
 pub mod config;
 pub mod disk;
+pub mod forward;
 pub mod founding;
 pub mod group;
 pub mod keeper;

@@ -1,16 +1,67 @@
 //! The use cases of an operator: see the guard, release what it holds, evict, mute.
 //!
-//! Each leaves an audit line. Never here: who may do so; that is the face's to ask.
+//! Each leaves an audit line, where it is done. Never here: who may do so; that is the face's to ask.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Code, InstanceId, RemovalReason};
+use rollcall_model::guard::{Cohort, CohortStatus};
+use rollcall_model::{InstanceId, Instant, Phase, RemovalReason, Timestamp};
 use rollcall_proto::store::Gone;
 
-use crate::keeper::{GuardStatus, NotReleased};
+use crate::keeper::NotReleased;
 use crate::refusal::Refusal;
 use crate::registrar::Registrar;
+
+/// What the guard is doing, by the wall clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardFacts {
+    /// Every cohort as the last sweep found it.
+    pub cohorts: Vec<CohortFacts>,
+    /// Lapsed registrations that are kept because their cohort holds.
+    pub held: Vec<InstanceId>,
+}
+
+/// One cohort.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CohortFacts {
+    /// Which.
+    pub cohort: Cohort,
+    /// Leases.
+    pub registered: u64,
+    /// Those overdue.
+    pub suspects: u64,
+    /// Where the line is.
+    pub limit: u64,
+    /// Since when it holds; none while it is calm.
+    pub since: Option<Timestamp>,
+    /// Until when nothing goes, once few enough are silent.
+    pub settling_until: Option<Timestamp>,
+}
+
+impl CohortFacts {
+    fn of(status: &CohortStatus, now: Instant, wall: Timestamp) -> Self {
+        let (since, until) = match status.phase {
+            Phase::Calm => (None, None),
+            Phase::Holding { since } => (Some(since), None),
+            Phase::Settling { since, until } => (Some(since), Some(until)),
+        };
+        Self {
+            cohort: status.cohort.clone(),
+            registered: status.census.registered,
+            suspects: status.census.suspects,
+            limit: status.limit,
+            since: since.map(|at| wall_at(at, now, wall)),
+            settling_until: until.map(|at| wall_at(at, now, wall)),
+        }
+    }
+}
+
+/// A monotonic instant for people, from what both clocks say now.
+pub(crate) fn wall_at(at: Instant, now: Instant, wall: Timestamp) -> Timestamp {
+    let ms = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+    Timestamp(wall.0.saturating_sub(ms(now.since(at))).saturating_add(ms(at.since(now))))
+}
 
 /// What became of a release, id by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,35 +69,36 @@ pub struct Released {
     /// Let go: removed by the next sweep.
     pub released: Vec<String>,
     /// Not let go, each with the reason.
-    pub refused: Vec<(String, &'static str)>,
+    pub refused: Vec<(String, String)>,
 }
 
 impl Registrar {
-    /// What the guard is doing.
-    ///
-    /// # Errors
-    /// This process does not keep the leases now.
-    pub fn guard(&self) -> Result<GuardStatus, Refusal> {
-        self.keeper.guard().ok_or_else(no_keeper)
+    /// What the guard is doing; `None` when this process does not keep the leases now.
+    pub(crate) fn guard_here(&self) -> Option<GuardFacts> {
+        let status = self.keeper.guard()?;
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let cohorts = status.cohorts.iter().map(|status| CohortFacts::of(status, now, wall)).collect();
+        Some(GuardFacts { cohorts, held: status.held })
     }
 
-    /// Releases exactly the listed registrations from the guard, as far as they are overdue.
-    ///
-    /// # Errors
-    /// This process does not keep the leases now.
-    pub fn release(&self, ids: &[String], operator: &str) -> Result<Released, Refusal> {
+    /// Releases what is listed and overdue; `None` when this process does not keep the leases now.
+    pub(crate) fn release_here(&self, ids: &[String], operator: &str) -> Option<Released> {
         let mut outcome = Released::default();
         for id in ids {
-            match self.keeper.release(id, operator).ok_or_else(no_keeper)? {
+            match self.keeper.release(id, operator)? {
                 Ok(()) => {
                     tracing::warn!(target: "audit", id, operator, "released from the guard");
                     outcome.released.push(id.clone());
                 }
-                Err(NotReleased::NotRegistered) => outcome.refused.push((id.clone(), "it is not registered")),
-                Err(NotReleased::Live) => outcome.refused.push((id.clone(), "it is renewed in time")),
+                Err(NotReleased::NotRegistered) => {
+                    outcome.refused.push((id.clone(), "it is not registered".to_owned()));
+                }
+                Err(NotReleased::Live) => {
+                    outcome.refused.push((id.clone(), "it is renewed in time".to_owned()));
+                }
             }
         }
-        Ok(outcome)
+        Some(outcome)
     }
 
     /// Removes a registration on an operator's word. A registrant that still lives comes back with a higher epoch.
@@ -66,16 +118,13 @@ impl Registrar {
         Ok(())
     }
 
-    /// Ignores an instance's heartbeats for a while: a drill.
-    ///
-    /// # Errors
-    /// Not registered, or this process does not keep the leases now.
-    pub fn mute(&self, id: &InstanceId, time: Duration, operator: &str) -> Result<(), Refusal> {
-        if !self.keeper.mute(id.as_str(), time).ok_or_else(no_keeper)? {
-            return Err(Refusal::not_registered(id.as_str()));
+    /// Mutes, if it is registered; `None` when this process does not keep the leases now.
+    pub(crate) fn mute_here(&self, id: &InstanceId, time: Duration, operator: &str) -> Option<bool> {
+        let is_known = self.keeper.mute(id.as_str(), time)?;
+        if is_known {
+            tracing::warn!(target: "audit", %id, operator, seconds = time.as_secs(), "muted");
         }
-        tracing::warn!(target: "audit", %id, operator, seconds = time.as_secs(), "muted");
-        Ok(())
+        Some(is_known)
     }
 
     fn registered(&self, id: &InstanceId) -> Result<Arc<rollcall_model::Registration>, Refusal> {
@@ -83,6 +132,29 @@ impl Registrar {
     }
 }
 
-fn no_keeper() -> Refusal {
-    Refusal::new(Code::StoreUnavailable, "no keeper judges leases here at the moment")
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rollcall_model::Zone;
+    use rollcall_model::guard::Census;
+
+    #[test]
+    fn instants_before_and_after_now_are_shown_by_the_wall_clock() {
+        let at = |seconds| Instant(Duration::from_secs(seconds));
+        let wall = |seconds: i64| Some(Timestamp(1_790_000_000_000 + seconds * 1_000));
+        let status = |phase| CohortStatus {
+            cohort: Cohort::Zone(Zone::parse("a").unwrap()),
+            phase,
+            census: Census { registered: 8, suspects: 4, period: Duration::from_secs(18) },
+            limit: 1,
+        };
+        let shown = |phase| {
+            let facts = CohortFacts::of(&status(phase), at(100), Timestamp(1_790_000_000_000));
+            (facts.since, facts.settling_until)
+        };
+        let settling = Phase::Settling { since: at(90), until: at(118) };
+        assert_eq!(shown(settling), (wall(-10), wall(18)));
+        assert_eq!(shown(Phase::Holding { since: at(90) }), (wall(-10), None));
+        assert_eq!(shown(Phase::Calm), (None, None));
+    }
 }

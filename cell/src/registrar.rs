@@ -3,6 +3,7 @@
 //! Each decides on the replica's state and lets the store judge: the write's compare holds only for the state that
 //! was decided on (I02). Nothing is acknowledged that the store did not confirm (I15).
 
+mod judging;
 mod sharing;
 mod words;
 
@@ -11,15 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{
-    Clock, Code, Declared, Epoch, Hold, Holder, InstanceId, Lifecycle, Load, LoadLimits, Owned, Position,
-    Registration, Renewal, Revision, Scope, Timestamp, View, limits,
+    Clock, Code, Declared, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Owned,
+    Position, Registration, Renewal, Revision, Scope, Timestamp, View, limits,
 };
 use rollcall_proto::store::{Gone, encode_registration};
 use tokio::sync::watch;
 
+use crate::forward::Forward;
 use crate::founding::{CurrentFounding, Founding};
 use crate::group::{Groups, Outcome};
-use crate::keeper::{KeeperHandle, Renewed, removal_write};
+use crate::keeper::{KeeperHandle, removal_write};
 use crate::refusal::Refusal;
 use crate::store::{Compare, Entry, Op, StoreError, Write, keys};
 use crate::translate;
@@ -51,18 +53,33 @@ pub struct LeaseTimes {
 }
 
 /// A lease as its keeper sees it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseFacts {
-    /// The lease.
-    pub lease: rollcall_model::Lease,
+    /// Which registration of the instance.
+    pub epoch: Epoch,
+    /// How long one renewal lasts.
+    pub length: Duration,
     /// What it is doing now.
-    pub state: rollcall_model::LeaseState,
+    pub state: LeaseState,
     /// Whole heartbeats since the last renewal.
     pub missed: u64,
+    /// When it was last renewed, or granted.
+    pub renewed_at: Timestamp,
     /// When it lapses.
     pub expires_at: Timestamp,
     /// Who keeps it alive, in order of name, where the entry is shared.
-    pub holders: Option<Vec<(Holder, Hold)>>,
+    pub holders: Option<Vec<HolderFacts>>,
+}
+
+/// One holder of a shared entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderFacts {
+    /// Its name.
+    pub holder: Holder,
+    /// The registration that it speaks of.
+    pub epoch: Epoch,
+    /// Its last renewal.
+    pub renewed_at: Timestamp,
 }
 
 /// What a renewal may say beside "I am here".
@@ -94,8 +111,10 @@ pub struct Registrar {
     pub groups: Groups,
     /// The own region's replica.
     pub view: watch::Receiver<Arc<View>>,
-    /// The leases.
+    /// The leases, if this process keeps them.
     pub keeper: KeeperHandle,
+    /// The way to the process that keeps them.
+    pub forward: Forward,
     /// The history that the store holds.
     pub founding: CurrentFounding,
     /// When reported load degrades, and how often it is written.
@@ -121,8 +140,8 @@ impl Registrar {
     /// The same for one holder of an entry that may be shared: with the same data as the entry's it joins.
     ///
     /// # Errors
-    /// The store is away or full, the outcome is unknown, or others were faster again and again; no keeper here that
-    /// could take in who joins.
+    /// The store is away or full, the outcome is unknown, or others were faster again and again; no keeper that could
+    /// take in who joins.
     pub async fn register_as(&self, declared: Declared, holder: &Holder) -> Result<Registered, Refusal> {
         if let Some(joined) = self.join(&declared, holder).await? {
             return Ok(joined);
@@ -157,7 +176,7 @@ impl Registrar {
                         declared,
                     });
                     if is_shared {
-                        self.keeper.wrote(&id, holder, registration.epoch);
+                        self.wrote(&id, holder, registration.epoch).await;
                     }
                     let length = Duration::from_secs(u64::from(registration.declared.lease_seconds));
                     return Ok(Registered {
@@ -186,11 +205,11 @@ impl Registrar {
     /// Renews a lease. A word about lifecycle or load is written only when readers would route otherwise for it.
     ///
     /// # Errors
-    /// Superseded, not registered, or no keeper here now.
+    /// Superseded, not registered, or no keeper that answers.
     pub async fn renew(&self, id: &InstanceId, epoch: Epoch, report: Report) -> Result<LeaseTimes, Refusal> {
         let renewed = self.judged(id, &report.holder, epoch).await?;
         // Whoever's declaration was replaced speaks of another one than readers see.
-        if !renewed.superseded && self.is_to_be_written(id, epoch, &report) {
+        if !renewed.superseded && self.is_news(id, epoch, &report) {
             // The lease is renewed whatever becomes of the word: a slow store must not make the answer late. What
             // was not written is said again with the next beat.
             let words = |current: &Registration| {
@@ -199,8 +218,14 @@ impl Registrar {
                 // It was renewed just now.
                 Ok(Owned { overdue: false, ..owned })
             };
-            match tokio::time::timeout(REPORT_WAIT, self.write_owned(id, epoch, words)).await {
-                Ok(Ok(_)) => {}
+            let write = async {
+                if self.is_to_be_written(id, epoch, &report).await {
+                    self.write_owned(id, epoch, words).await?;
+                }
+                Ok::<_, Refusal>(())
+            };
+            match tokio::time::timeout(REPORT_WAIT, write).await {
+                Ok(Ok(())) => {}
                 Ok(Err(refusal)) => tracing::debug!(%id, code = refusal.code.as_str(), "report not written"),
                 Err(_) => tracing::debug!(%id, "report not written in time"),
             }
@@ -214,18 +239,15 @@ impl Registrar {
         loop {
             view.borrow_and_update();
             let last = self.clock.now().since(started) >= limits::AHEAD_WAIT;
-            match self.keeper.renew(id, holder, epoch) {
-                Renewed::Judged(Renewal::Renewed(length)) => return Ok(self.times(length)),
-                Renewed::Judged(Renewal::KeptAlive(length)) => {
+            match self.judge(id, holder, epoch).await? {
+                Renewal::Renewed(length) => return Ok(self.times(length)),
+                Renewal::KeptAlive(length) => {
                     return Ok(LeaseTimes { superseded: true, ..self.times(length) });
                 }
-                Renewed::Judged(Renewal::Superseded) => return Err(self.superseded(id, epoch)),
-                Renewed::Judged(Renewal::NotRegistered) => return Err(Refusal::not_registered(id.as_str())),
-                Renewed::Judged(Renewal::Wait) if last => return Err(self.still_waiting(id, epoch).await),
-                Renewed::Judged(Renewal::Wait) => {
-                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
-                }
-                Renewed::NoOffice => return Err(no_keeper()),
+                Renewal::Superseded => return Err(self.superseded(id, epoch)),
+                Renewal::NotRegistered => return Err(Refusal::not_registered(id.as_str())),
+                Renewal::Wait if last => return Err(self.still_waiting(id, epoch).await),
+                Renewal::Wait => self.look_again(&mut view).await,
             }
         }
     }
@@ -265,31 +287,6 @@ impl Registrar {
             // It stands, or nobody can tell now.
             Ok(Outcome::Won(_) | Outcome::OtherHistory) | Err(_) => lags(),
         }
-    }
-
-    /// What the keeper knows about a lease.
-    ///
-    /// # Errors
-    /// Not registered, or no keeper here now.
-    pub fn lease(&self, id: &InstanceId) -> Result<LeaseFacts, Refusal> {
-        let lease = self
-            .keeper
-            .lease(id.as_str())
-            .ok_or_else(|| {
-                Refusal::new(Code::StoreUnavailable, "no keeper judges leases here at the moment")
-            })?
-            .ok_or_else(|| Refusal::not_registered(id.as_str()))?;
-        let now = self.clock.now();
-        let left = lease.deadline().since(now);
-        Ok(LeaseFacts {
-            state: lease.state(now),
-            missed: lease.missed(now),
-            expires_at: self.wall_in(left),
-            holders: lease.holders.as_ref().map(|holders| {
-                holders.living(lease.length, now).map(|(holder, hold)| (holder.clone(), *hold)).collect()
-            }),
-            lease,
-        })
     }
 
     /// Removes a registration on its owner's word. Final: no later heartbeat brings it back (I11).
@@ -423,10 +420,6 @@ impl Registrar {
     fn wall_in(&self, ahead: Duration) -> Timestamp {
         Timestamp(self.clock.wall().0.saturating_add(i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX)))
     }
-}
-
-fn no_keeper() -> Refusal {
-    Refusal::new(Code::StoreUnavailable, "no keeper judges leases here at the moment; the lease is as it was")
 }
 
 fn lost_to(id: &InstanceId, entry: &Entry, epoch: Epoch) -> Refusal {

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::disk;
 use crate::founding::{self, Founding};
-use crate::keeper::KeeperHandle;
+use crate::keeper::{Candidates, KeeperHandle};
 use crate::random;
 use crate::store::keys::{self, Key};
-use crate::store::{Entry, Follow, Happened, Store, StoreError, limits};
+use crate::store::{Effect, Entry, Follow, Happened, Store, StoreError, limits};
 use crate::translate::{join, translate};
 
 /// How often the state is written to disk, at most: a crash costs that much history, never the state.
@@ -36,6 +36,7 @@ pub struct Replica<S> {
     published: watch::Sender<Arc<View>>,
     founding: watch::Sender<Option<Arc<Founding>>>,
     keeper: KeeperHandle,
+    candidates: Candidates,
     clock: Clock,
     file: Option<PathBuf>,
     foreign: u64,
@@ -69,7 +70,8 @@ impl<S: Store> Replica<S> {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        Self { store, view, beat, published, founding, keeper, clock, file, foreign: 0 }
+        let candidates = Candidates::default();
+        Self { store, view, beat, published, founding, keeper, candidates, clock, file, foreign: 0 }
     }
 
     /// Runs until cancelled; saves the state at the end.
@@ -139,6 +141,7 @@ impl<S: Store> Replica<S> {
             (None, Some(position)) => position.revision,
             (reason, _) => self.load(&founding.incarnation, reason.unwrap_or("started")).await?,
         };
+        self.read_office(from).await?;
         let mut follow = self.store.follow(Revision(from.0 + 1)).await?;
         self.founding.send_replace(Some(Arc::new(founding.clone())));
         loop {
@@ -230,6 +233,17 @@ impl<S: Store> Replica<S> {
         Ok(at)
     }
 
+    /// Reads who stands for the keeper's office, as of a revision.
+    async fn read_office(&mut self, at: Revision) -> Result<(), StoreError> {
+        let (entries, _) = self.read_all(keys::OFFICE, Some(at)).await?;
+        self.candidates = Candidates::default();
+        for entry in entries {
+            self.candidates.follow(&Effect::Put(entry));
+        }
+        self.keeper.tell(self.candidates.in_office());
+        Ok(())
+    }
+
     async fn read_all(
         &self,
         prefix: &str,
@@ -283,12 +297,16 @@ impl<S: Store> Replica<S> {
             if let Some(beat) = meaning.beat {
                 self.heard_beat(incarnation, beat);
             }
+            for effect in &meaning.office {
+                self.candidates.follow(effect);
+            }
         }
         let upto = happened.last().filter(|_| ended.is_none()).map(|last| last.revision);
         if let Some(upto) = upto {
             self.nothing_more_until(incarnation, upto);
         }
         self.keeper.follow(&deltas, upto, || self.publish());
+        self.keeper.tell(self.candidates.in_office());
         ended
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::admission::AdmissionHandle;
 use crate::api::{self, Api};
 use crate::config::{CellConfig, Unusable};
+use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::regions::Regions;
@@ -128,9 +129,12 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let (groups, submissions) = Groups::new();
     tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, own_view.clone(), clock.clone()));
     let grpc_at = grpc.local_addr()?;
+    let candidate = candidate(config.listen.advertise.as_deref(), grpc_at);
+    let (forward, batches) = Forward::new(candidate.clone(), keeper.known());
+    tasks.spawn("forward", batches.run());
     let task = Keeper {
         store,
-        candidate: format!("http://{grpc_at}"),
+        candidate,
         handle: keeper.clone(),
         view: own_view.clone(),
         founding: founding.clone(),
@@ -145,6 +149,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         groups,
         view: own_view,
         keeper: keeper.clone(),
+        forward,
         founding,
         load_limits: config.health.limits(),
         clock: clock.clone(),
@@ -173,6 +178,32 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
 }
 
+/// Where the cell's other processes reach this one when it keeps the leases; empty where nobody could.
+fn candidate(advertise: Option<&str>, bound: SocketAddr) -> String {
+    match advertise {
+        Some(address) => format!("http://{address}"),
+        None if bound.ip().is_unspecified() => {
+            tracing::warn!(grpc = %bound, "listening on every address and advertising none: while this process is the keeper, the cell's other processes cannot reach it and refuse renewals; say listen.advertise");
+            String::new()
+        }
+        None => format!("http://{bound}"),
+    }
+}
+
 fn region(text: &str) -> Result<Region, Unusable> {
     Region::parse(text).map_err(|finding| Unusable { key: "region".into(), why: finding.detail })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_stands_for_office_with_an_address_that_others_reach_or_with_none() {
+        let bound = |text: &str| text.parse().unwrap();
+        assert_eq!(candidate(None, bound("127.0.0.1:7401")), "http://127.0.0.1:7401");
+        assert_eq!(candidate(Some("cell-1:7401"), bound("0.0.0.0:7401")), "http://cell-1:7401");
+        assert_eq!(candidate(None, bound("0.0.0.0:7401")), "");
+        assert_eq!(candidate(None, bound("[::]:7401")), "");
+    }
 }

@@ -18,6 +18,8 @@ pub struct Meaning {
     pub changes: Vec<Change>,
     /// The keeper's beat, with its revision.
     pub beat: Option<(Beat, Revision)>,
+    /// What happened to candidates for the keeper's office, in order.
+    pub office: Vec<Effect>,
     /// The store was declared to hold another history.
     pub refounded: bool,
     /// Keys or values that are not ours (fault F54).
@@ -53,7 +55,8 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
                         .is_ok_and(|i| i == *incarnation);
                     meaning.refounded |= !same;
                 }
-                Key::Owned(_) | Key::Removal | Key::Office => {}
+                Key::Office => meaning.office.push(effect.clone()),
+                Key::Owned(_) | Key::Removal => {}
                 Key::Foreign => meaning.foreign.push(entry.key.clone()),
             },
             Effect::Removed(key) => match keys::parse(key) {
@@ -64,7 +67,8 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
                     }
                 }
                 Key::Incarnation => meaning.refounded = true,
-                Key::Owned(_) | Key::Beat | Key::Removal | Key::Office | Key::Foreign => {}
+                Key::Office => meaning.office.push(effect.clone()),
+                Key::Owned(_) | Key::Beat | Key::Removal | Key::Foreign => {}
             },
         }
     }

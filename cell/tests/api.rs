@@ -7,6 +7,7 @@ mod api {
     mod card;
     mod cell;
     mod events;
+    mod forwarding;
     mod grpc;
     mod lists;
     mod moody;

@@ -431,7 +431,7 @@ async fn i07_i08_a_silent_half_is_held_until_an_operator_releases_exactly_those_
     assert!((0..4).all(|at| cell.has(&format!("a/silent/{at}"))), "held entries stay resolvable");
 
     let asked = ["a/silent/1", "a/live/1", "a/none/1"].map(str::to_owned);
-    let outcome = cell.registrar().release(&asked, "ann").unwrap();
+    let outcome = cell.registrar().release(&asked, "ann").await.unwrap();
     assert_eq!(outcome.released, ["a/silent/1"]);
     assert_eq!(outcome.refused.len(), 2);
     cell.until("the released one goes", |cell| !cell.has("a/silent/1")).await;
@@ -486,7 +486,7 @@ async fn b15_an_evicted_instance_is_gone_and_comes_back_only_with_a_higher_epoch
 async fn a_muted_instance_is_answered_and_lapses_all_the_same() {
     let (cell, _folder) = memory().await;
     let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
-    cell.registrar().mute(&id("a/b/1"), Duration::from_secs(60), "ann").unwrap();
+    cell.registrar().mute(&id("a/b/1"), Duration::from_secs(60), "ann").await.unwrap();
     for _ in 0..3 {
         cell.pass(Duration::from_secs(9));
         cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await.unwrap();

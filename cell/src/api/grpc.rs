@@ -1,10 +1,11 @@
-//! gRPC: Registrar, Discovery, health and reflection.
+//! gRPC: Registrar, Discovery, Keeper, health and reflection.
 //!
 //! Promises: a refusal's status carries the code of the contract in its trailers, so that nobody has to read a sentence.
 
 mod calls;
 mod discovery;
 mod health;
+mod keeper;
 mod registrar;
 mod session;
 
@@ -16,6 +17,7 @@ use axum::middleware::map_response;
 use rollcall_model::{Code, Invalid, limits};
 use rollcall_proto::refusal::{self, ENDPOINT_TRAILER, EPOCH_TRAILER, status};
 use rollcall_proto::v1::discovery_server::DiscoveryServer;
+use rollcall_proto::v1::keeper_server::KeeperServer;
 use rollcall_proto::v1::registrar_server::RegistrarServer;
 use tonic::Status;
 use tonic::service::Routes;
@@ -39,8 +41,13 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
     let discovery = DiscoveryServer::new(discovery::Door { api: Arc::clone(&api) })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let routes =
-        Routes::new(registrar).add_service(discovery).add_service(HealthServer::new(health::Door { api }));
+    let keeper = KeeperServer::new(keeper::Door { api: Arc::clone(&api) })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let routes = Routes::new(registrar)
+        .add_service(discovery)
+        .add_service(keeper)
+        .add_service(HealthServer::new(health::Door { api }));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)

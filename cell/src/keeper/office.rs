@@ -11,6 +11,7 @@ use rollcall_model::{
 };
 use tokio::sync::watch;
 
+use super::InOffice;
 use crate::store::{Hold, Tenure};
 
 /// Most removals of one sweep: what a second of the store's group commits carries.
@@ -24,6 +25,7 @@ const MARKS_MOST: usize = 600;
 #[derive(Clone)]
 pub struct KeeperHandle {
     office: Arc<Mutex<Option<Office>>>,
+    known: Arc<watch::Sender<Option<InOffice>>>,
     limits: GuardLimits,
     clock: Clock,
 }
@@ -66,7 +68,8 @@ impl KeeperHandle {
     /// A process without office.
     #[must_use]
     pub fn new(limits: GuardLimits, clock: Clock) -> Self {
-        Self { office: Arc::new(Mutex::new(None)), limits, clock }
+        let known = Arc::new(watch::Sender::new(None));
+        Self { office: Arc::new(Mutex::new(None)), known, limits, clock }
     }
 
     fn office(&self) -> MutexGuard<'_, Option<Office>> {
@@ -88,12 +91,11 @@ impl KeeperHandle {
     }
 
     /// Names the holder that just wrote this registration of a shared entry.
-    pub fn wrote(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) {
+    /// `None` when this process does not keep the leases now.
+    #[must_use]
+    pub fn wrote(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Option<Renewal> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
-        if let Some(office) = self.office().as_mut() {
-            // Where the keeper has not applied it yet, the holder is known from its first renewal.
-            let _ = office.deadlines.wrote(id.as_str(), holder, epoch, now, wall);
-        }
+        self.office().as_mut().map(|office| office.deadlines.wrote(id.as_str(), holder, epoch, now, wall))
     }
 
     /// Lets one holder of an entry go; `None` when this process does not keep the leases now.
@@ -103,19 +105,35 @@ impl KeeperHandle {
         self.office().as_mut().map(|office| office.deadlines.let_go(id.as_str(), holder, epoch, now))
     }
 
-    /// Whether the load of this registration may be written now. Each `true` is one write.
+    /// Whether the load of this registration may be written now. Each `true` is one write. `None` when this process
+    /// does not keep the leases now.
     #[must_use]
-    pub fn may_write_load(&self, id: &InstanceId, epoch: Epoch, limits: &LoadLimits) -> bool {
+    pub fn may_write_load(&self, id: &InstanceId, epoch: Epoch, limits: &LoadLimits) -> Option<bool> {
         let now = self.clock.now();
-        self.office()
-            .as_mut()
-            .is_some_and(|office| office.deadlines.may_write_load(id.as_str(), epoch, now, limits))
+        let mut office = self.office();
+        let deadlines = &mut office.as_mut()?.deadlines;
+        Some(deadlines.may_write_load(id.as_str(), epoch, now, limits))
     }
 
     /// One lease as the keeper sees it. The outer `None`: this process does not keep the leases now.
     #[must_use]
     pub fn lease(&self, id: &str) -> Option<Option<Lease>> {
         self.office().as_ref().map(|office| office.deadlines.get(id).cloned())
+    }
+
+    /// Who is in office, as the region's history tells it.
+    pub(crate) fn tell(&self, keeper: Option<InOffice>) {
+        self.known.send_if_modified(|known| {
+            let is_news = *known != keeper;
+            *known = keeper;
+            is_news
+        });
+    }
+
+    /// Who is in office, wherever: this process or another one.
+    #[must_use]
+    pub fn known(&self) -> watch::Receiver<Option<InOffice>> {
+        self.known.subscribe()
     }
 
     /// The term, while in office.

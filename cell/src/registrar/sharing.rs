@@ -4,22 +4,21 @@
 //! last one that lets it go, or by its lease.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollcall_model::{
-    Declared, Epoch, Holder, InstanceId, LettingGo, Position, RemovalReason, Renewal, Scope, limits,
+    Code, Declared, Epoch, Holder, InstanceId, LettingGo, Position, RemovalReason, Renewal, Scope, limits,
 };
 use rollcall_proto::store::Gone;
 
-use super::{Registered, Registrar, no_keeper};
-use crate::keeper::{KeeperHandle, Renewed};
+use super::{Registered, Registrar};
+use crate::keeper::KeeperHandle;
 use crate::refusal::Refusal;
 
 impl Registrar {
     /// Joins an entry that stands there with the same data; `None` when there is none, and something is to be written.
     ///
     /// # Errors
-    /// No keeper here that could take in who joins: what it does not know, it does not keep alive.
+    /// No keeper that could take in who joins: what it does not know, it does not keep alive.
     pub(super) async fn join(
         &self,
         declared: &Declared,
@@ -38,8 +37,8 @@ impl Registrar {
             else {
                 return Ok(None);
             };
-            match self.keeper.renew(&declared.id, holder, current.epoch) {
-                Renewed::Judged(Renewal::Renewed(length)) => {
+            match self.judge(&declared.id, holder, current.epoch).await {
+                Ok(Renewal::Renewed(length)) => {
                     return Ok(Some(Registered {
                         registration: Arc::clone(current),
                         position: Position::new(position.incarnation.clone(), current.epoch.revision()),
@@ -47,14 +46,12 @@ impl Registrar {
                         joined: true,
                     }));
                 }
-                Renewed::NoOffice => return Err(no_keeper()),
+                Err(refusal) if !is_verdict(refusal.code) => return Err(refusal),
                 // It is on its way out, or was just replaced: look again, and in the end write.
-                Renewed::Judged(_) if self.clock.now().since(started) >= limits::AHEAD_WAIT => {
+                Ok(_) | Err(_) if self.clock.now().since(started) >= limits::AHEAD_WAIT => {
                     return Ok(None);
                 }
-                Renewed::Judged(_) => {
-                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
-                }
+                Ok(_) | Err(_) => self.look_again(&mut view).await,
             }
         }
     }
@@ -63,7 +60,7 @@ impl Registrar {
     /// the last. Final: no later heartbeat brings back what was removed (I11).
     ///
     /// # Errors
-    /// Superseded, not registered, no keeper here for a shared entry, or the store's refusals.
+    /// Superseded, not registered, no keeper that answers for a shared entry, or the store's refusals.
     pub async fn let_go(&self, id: &InstanceId, epoch: Epoch, holder: &Holder) -> Result<(), Refusal> {
         // A cell that never reached its store knows of nobody: it must not say "not registered".
         self.founding()?;
@@ -77,29 +74,37 @@ impl Registrar {
         self.remove(id, epoch, by_owner(id)).await
     }
 
-    async fn let_go_shared(&self, id: &InstanceId, epoch: Epoch, holder: &Holder) -> Result<(), Refusal> {
+    /// The same where the leases are kept here; `None` where they are not.
+    pub(super) async fn let_go_here(
+        &self,
+        id: &InstanceId,
+        epoch: Epoch,
+        holder: &Holder,
+    ) -> Option<Result<(), Refusal>> {
         let mut view = self.view.clone();
         let started = self.clock.now();
         loop {
             view.borrow_and_update();
             let last = self.clock.now().since(started) >= limits::AHEAD_WAIT;
-            match self.keeper.let_go(id, holder, epoch).ok_or_else(no_keeper)? {
-                LettingGo::Others => return Ok(()),
+            let refusal = match self.keeper.let_go(id, holder, epoch)? {
+                LettingGo::Others => return Some(Ok(())),
                 LettingGo::Last(current) => {
                     let mut leaving = Leaving { keeper: &self.keeper, id, epoch: current, is_gone: false };
-                    self.remove(id, current, by_owner(id)).await?;
-                    leaving.is_gone = true;
-                    return Ok(());
+                    let removed = self.remove(id, current, by_owner(id)).await;
+                    leaving.is_gone = removed.is_ok();
+                    return Some(removed);
                 }
-                LettingGo::NotRegistered => return Err(Refusal::not_registered(id.as_str())),
-                LettingGo::Superseded => return Err(self.superseded(id, epoch)),
+                LettingGo::NotRegistered => Refusal::not_registered(id.as_str()),
+                LettingGo::Superseded => self.superseded(id, epoch),
                 // It became one process's own meanwhile; a holder's epoch is an older one.
-                LettingGo::NotShared => return Err(self.superseded(id, epoch)),
-                LettingGo::Wait if last => return Err(self.still_waiting(id, epoch).await),
+                LettingGo::NotShared => self.superseded(id, epoch),
+                LettingGo::Wait if last => self.still_waiting(id, epoch).await,
                 LettingGo::Wait => {
-                    let _ = tokio::time::timeout(Duration::from_millis(50), view.changed()).await;
+                    self.look_again(&mut view).await;
+                    continue;
                 }
-            }
+            };
+            return Some(Err(refusal));
         }
     }
 }
@@ -119,6 +124,11 @@ impl Drop for Leaving<'_> {
             self.keeper.put_back(self.id, self.epoch);
         }
     }
+}
+
+/// Whether a refusal says what became of the registration, and not that nobody could say.
+fn is_verdict(code: Code) -> bool {
+    matches!(code, Code::Superseded | Code::NotRegistered)
 }
 
 fn by_owner(id: &InstanceId) -> Gone {

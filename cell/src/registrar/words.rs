@@ -61,10 +61,22 @@ impl Registrar {
         load::news(&current.declared, &current.owned, report.lifecycle, report.load, &self.load_limits)
     }
 
-    pub(super) fn is_to_be_written(&self, id: &InstanceId, epoch: Epoch, report: &Report) -> bool {
-        let current = self.current(id).filter(|current| current.epoch == epoch);
-        let news = current.and_then(|current| self.news(&current, report));
-        news.is_some_and(|news| news.is_told || self.keeper.may_write_load(id, epoch, &self.load_limits))
+    /// Whether a report would change anything for readers.
+    pub(super) fn is_news(&self, id: &InstanceId, epoch: Epoch, report: &Report) -> bool {
+        self.news_now(id, epoch, report).is_some()
+    }
+
+    /// Whether it may be written now: an owner's own word at once, its load at the rate that the keeper allows.
+    pub(super) async fn is_to_be_written(&self, id: &InstanceId, epoch: Epoch, report: &Report) -> bool {
+        match self.news_now(id, epoch, report) {
+            Some(news) => news.is_told || self.may_write_load(id, epoch).await,
+            None => false,
+        }
+    }
+
+    fn news_now(&self, id: &InstanceId, epoch: Epoch, report: &Report) -> Option<load::News> {
+        let current = self.current(id).filter(|current| current.epoch == epoch)?;
+        self.news(&current, report)
     }
 }
 

@@ -13,6 +13,9 @@ pub const REGISTRATIONS: &str = "reg/";
 /// All owners' statements.
 pub const OWNED: &str = "own/";
 
+/// All candidates for the keeper's office, the one in office among them.
+pub const OFFICE: &str = "keeper/";
+
 /// What a key is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -26,7 +29,7 @@ pub enum Key {
     Beat,
     /// Reasons of removals.
     Removal,
-    /// The keeper's office, which belongs to the adapter.
+    /// A candidate for the keeper's office: the adapter's key, with the candidate's address.
     Office,
     /// Not ours: ignored and counted (fault F54).
     Foreign,
@@ -59,7 +62,7 @@ pub fn parse(key: &str) -> Key {
     if let Some(id) = key.strip_prefix(OWNED) {
         return InstanceId::parse(id).map_or(Key::Foreign, Key::Owned);
     }
-    if key.starts_with("keeper/") { Key::Office } else { Key::Foreign }
+    if key.starts_with(OFFICE) { Key::Office } else { Key::Foreign }
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Cell {
             region: region.into(),
             zone: None,
             data_dir: PathBuf::from("unused"),
-            listen: Listen { http: "127.0.0.1:0".into(), grpc: "127.0.0.1:0".into() },
+            listen: Listen { http: "127.0.0.1:0".into(), grpc: "127.0.0.1:0".into(), advertise: None },
             store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
             view: views
                 .iter()

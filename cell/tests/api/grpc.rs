@@ -196,6 +196,7 @@ async fn reflection_names_every_service() {
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
         "rollcall.v1.Discovery",
+        "rollcall.v1.Keeper",
         "rollcall.v1.Registrar",
     ];
     assert_eq!(names, expected);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use rollcall_tests::http::Http;
-use rollcall_tests::stage::Shape;
 
-use super::{Scenario, scenario, stage};
+use super::{Scenario, scenario};
 use crate::crowd::Size;
 use crate::game::{Game, Ways};
 
@@ -25,17 +24,12 @@ pub(super) fn all() -> Vec<Scenario> {
             "a third of the owners cut off: the guard holds, nobody goes, old epochs renew",
             |game| Box::pin(cut(game, true, true)),
         )),
-        Scenario {
-            // Of several processes only the keeper's takes renewals: an owner whose refusal is lost would not learn
-            // in time that it has to ask another.
-            shape: || Shape { cells: 1, ..stage() },
-            ..apart(scenario(
-                "cut-answers",
-                "F18",
-                "requests arrive and answers are lost: renewals count, nobody goes",
-                |game| Box::pin(cut(game, false, true)),
-            ))
-        },
+        apart(scenario(
+            "cut-answers",
+            "F18",
+            "requests arrive and answers are lost: renewals count at every process, nobody goes",
+            |game| Box::pin(cut(game, false, true)),
+        )),
         apart(scenario("cut-requests", "F19", "requests are lost: as if cut off both ways", |game| {
             Box::pin(cut(game, true, false))
         })),

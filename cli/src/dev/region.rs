@@ -149,7 +149,7 @@ async fn cell(
         region: region.to_owned(),
         zone: None,
         data_dir: data_dir.unwrap_or_default(),
-        listen: Listen { http: LOOPBACK.to_owned(), grpc: LOOPBACK.to_owned() },
+        listen: Listen { http: LOOPBACK.to_owned(), grpc: LOOPBACK.to_owned(), advertise: None },
         store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
         view: others.iter().map(view).collect(),
         guard: rollcall_cell::config::GuardConfig::default(),

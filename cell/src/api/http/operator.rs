@@ -8,14 +8,14 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use rollcall_model::body::{Members, parse_json};
-use rollcall_model::guard::CohortStatus;
-use rollcall_model::{Clock, Code, InstanceId, Instant, Invalid, Phase, Timestamp, limits};
+use rollcall_model::{Code, InstanceId, Invalid, limits};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::http::parameters::Parameters;
 use crate::api::http::report::names;
 use crate::api::http::{Answer, Shared, body, json, report};
+use crate::operator::{CohortFacts, wall_at};
 use crate::refusal::Refusal;
 
 /// Whoever acts, until callers prove who they are.
@@ -44,38 +44,25 @@ struct CohortJson {
 
 pub(super) async fn guard(State(api): State<Shared>, parameters: Parameters) -> Answer {
     parameters.close()?;
-    let status = api.registrar.guard()?;
-    let is_calm = status.cohorts.iter().all(|cohort| cohort.phase == Phase::Calm);
+    let status = api.registrar.guard().await?;
+    let is_calm = status.cohorts.iter().all(|cohort| cohort.since.is_none());
     let shown = Guard {
         state: if is_calm { "calm" } else { "holding" },
-        cohorts: status.cohorts.iter().map(|cohort| cohort_json(cohort, &api.clock)).collect(),
+        cohorts: status.cohorts.iter().map(cohort_json).collect(),
         held: status.held.iter().map(InstanceId::as_str).collect(),
     };
     json::answer(StatusCode::OK, &shown)
 }
 
-fn cohort_json(status: &CohortStatus, clock: &Clock) -> CohortJson {
-    let (since, until) = match status.phase {
-        Phase::Calm => (None, None),
-        Phase::Holding { since } => (Some(since), None),
-        Phase::Settling { since, until } => (Some(since), Some(until)),
-    };
-    let (now, wall) = (clock.now(), clock.wall());
-    let time = |at| json::time(wall_at(at, now, wall));
+fn cohort_json(facts: &CohortFacts) -> CohortJson {
     CohortJson {
-        cohort: status.cohort.to_string(),
-        registered: status.census.registered,
-        suspects: status.census.suspects,
-        limit: status.limit,
-        since: since.map(time),
-        settling_until: until.map(time),
+        cohort: facts.cohort.to_string(),
+        registered: facts.registered,
+        suspects: facts.suspects,
+        limit: facts.limit,
+        since: facts.since.map(json::time),
+        settling_until: facts.settling_until.map(json::time),
     }
-}
-
-/// A monotonic instant for people, from what both clocks say now.
-fn wall_at(at: Instant, now: Instant, wall: Timestamp) -> Timestamp {
-    let ms = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-    Timestamp(wall.0.saturating_sub(ms(now.since(at))).saturating_add(ms(at.since(now))))
 }
 
 #[derive(Serialize)]
@@ -87,13 +74,13 @@ struct Released {
 #[derive(Serialize)]
 struct NotReleased {
     id: String,
-    why: &'static str,
+    why: String,
 }
 
 pub(super) async fn release(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
     parameters.close()?;
     let ids = released_ids(&body::read(request, &[body::JSON]).await?)?;
-    let outcome = api.registrar.release(&ids, OPERATOR)?;
+    let outcome = api.registrar.release(&ids, OPERATOR).await?;
     let refused = outcome.refused.into_iter().map(|(id, why)| NotReleased { id, why }).collect();
     json::answer(StatusCode::OK, &Released { released: outcome.released, refused })
 }
@@ -131,7 +118,7 @@ pub(super) async fn mute(State(api): State<Shared>, parameters: Parameters, requ
     parameters.close()?;
     let (id, seconds) = muting(&body::read(request, &[body::JSON]).await?)?;
     let time = Duration::from_secs(seconds);
-    api.registrar.mute(&id, time, OPERATOR)?;
+    api.registrar.mute(&id, time, OPERATOR).await?;
     let until = wall_at(api.clock.now().plus(time), api.clock.now(), api.clock.wall());
     let region = api.regions.own().as_str();
     let shown = Muted { id: id.as_str(), region, seconds, muted_until: json::time(until) };
@@ -223,7 +210,6 @@ fn parse_id(text: &str, here: &str) -> Result<InstanceId, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rollcall_model::guard::{Census, Cohort};
     use serde_json::json;
 
     fn faults<T: std::fmt::Debug>(read: Result<T, Refusal>) -> Vec<(Code, String)> {
@@ -282,25 +268,5 @@ mod tests {
         ] {
             assert_eq!(faults(muting(body.as_bytes())), [(code, pointer.to_owned())], "{body}");
         }
-    }
-
-    #[test]
-    fn instants_before_and_after_now_are_shown_by_the_wall_clock() {
-        let clock = Clock::new(|| Duration::from_secs(100), || 1_790_000_000_000);
-        let at = |seconds| Instant(Duration::from_secs(seconds));
-        let status = |phase| CohortStatus {
-            cohort: Cohort::Zone(rollcall_model::Zone::parse("a").unwrap()),
-            phase,
-            census: Census { registered: 8, suspects: 4, period: Duration::from_secs(18) },
-            limit: 1,
-        };
-        let shown = |phase| serde_json::to_value(cohort_json(&status(phase), &clock)).unwrap();
-        let expected = json!({
-            "cohort": "zone:a", "registered": 8, "suspects": 4, "limit": 1,
-            "since": "2026-09-21T14:13:10.000Z", "settling_until": "2026-09-21T14:13:38.000Z",
-        });
-        assert_eq!(shown(Phase::Settling { since: at(90), until: at(118) }), expected);
-        assert_eq!(shown(Phase::Holding { since: at(90) })["settling_until"], Value::Null);
-        assert_eq!(shown(Phase::Calm)["since"], Value::Null);
     }
 }

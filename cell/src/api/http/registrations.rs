@@ -117,25 +117,25 @@ struct HolderShown<'a> {
 
 pub(super) async fn lease(State(api): State<Shared>, Subject(id): Subject, parameters: Parameters) -> Answer {
     parameters.close()?;
-    let facts = api.registrar.lease(&id)?;
+    let facts = api.registrar.lease(&id).await?;
     let shown = LeaseShown {
         id: id.as_str(),
-        epoch: facts.lease.epoch.to_string(),
+        epoch: facts.epoch.to_string(),
         state: match facts.state {
             LeaseState::Live => "live",
             LeaseState::Suspect => "suspect",
             // Past its deadline and not removed: held, be it only until the next sweep.
             LeaseState::Lapsed => "held",
         },
-        last_renewal_at: json::time(facts.lease.renewed_wall),
+        last_renewal_at: json::time(facts.renewed_at),
         lease_expires_at: json::time(facts.expires_at),
-        lease_seconds: facts.lease.length.as_secs(),
+        lease_seconds: facts.length.as_secs(),
         missed: facts.missed,
         holders: facts.holders.as_ref().map(|holders| {
-            let shown = holders.iter().map(|(holder, hold)| HolderShown {
-                holder: holder.as_str(),
-                epoch: hold.epoch.to_string(),
-                last_renewal_at: json::time(hold.heard.wall),
+            let shown = holders.iter().map(|facts| HolderShown {
+                holder: facts.holder.as_str(),
+                epoch: facts.epoch.to_string(),
+                last_renewal_at: json::time(facts.renewed_at),
             });
             shown.collect()
         }),
