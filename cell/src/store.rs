@@ -256,7 +256,9 @@ pub trait Store: Send + Sync + 'static {
     /// start may also show up as the first item.
     fn follow(&self, from: Revision) -> impl Future<Output = Result<Self::Follow, StoreError>> + Send;
 
-    /// Stands for the keeper's office and waits until it is won. `candidate` is the address others reach it at.
+    /// Stands for the keeper's office and waits until it is won. `candidate` is the address others reach it at: it
+    /// stands under [`keys::OFFICE`], and of the keys there the one that was written first, at the revision that is
+    /// its term, belongs to whoever is in office.
     ///
     /// # Errors
     /// When the store cannot be reached; campaign again later.

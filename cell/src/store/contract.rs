@@ -66,6 +66,7 @@ macro_rules! store_contract {
             a_second_candidate_waits_until_the_first_resigns
             a_dropped_tenure_gives_the_office_up
             a_write_with_a_lost_tenure_is_fenced
+            the_oldest_candidates_key_tells_who_is_in_office_and_its_term
         );
         $crate::store_contract!(@tests $alone, compaction:
             history_before_a_compaction_is_gone

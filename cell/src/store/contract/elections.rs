@@ -1,7 +1,7 @@
 //! What the keeper's election promises.
 
-use super::{done, put, value, within};
-use crate::store::{Committed, Group, Store, Tenure};
+use super::{done, put, text, value, within};
+use crate::store::{Committed, Group, Store, Tenure, keys, limits};
 
 async fn campaign<S: Store>(store: &S, candidate: &str) -> Tenure {
     within("the office is won", store.campaign(candidate)).await.unwrap()
@@ -41,6 +41,29 @@ pub async fn a_dropped_tenure_gives_the_office_up<S: Store>(store: &S) {
     assert!(lost.is_cancelled());
     let second = campaign(store, "10.0.0.2:1").await;
     assert!(second.term > term);
+}
+
+/// Whoever reads the region's keys learns where the keeper is, also while others stand for the office.
+pub async fn the_oldest_candidates_key_tells_who_is_in_office_and_its_term<S: Store>(store: &S) {
+    let in_office = async || {
+        let page = store.list(keys::OFFICE, None, None, limits::PAGE_ENTRIES).await.unwrap();
+        let oldest = page.entries.iter().min_by_key(|entry| entry.mod_revision);
+        oldest.map(|entry| (entry.mod_revision.0, text(entry)))
+    };
+    let first = campaign(store, "http://10.0.0.1:1").await;
+    let mut second = Box::pin(campaign(store, "http://10.0.0.2:1"));
+    for n in 0..20 {
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("two hold the office"),
+            (..) = done(store, fenced(&first, &format!("k{n}"))) => {}
+        }
+    }
+    assert_eq!(in_office().await, Some((first.term, "http://10.0.0.1:1".into())));
+    let ((), second) = tokio::join!(store.resign(&first), second);
+    assert_eq!(in_office().await, Some((second.term, "http://10.0.0.2:1".into())));
+    store.resign(&second).await;
+    assert_eq!(in_office().await, None);
 }
 
 /// Nothing of it is written, neither before the next keeper nor after (promise I10).
