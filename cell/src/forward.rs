@@ -15,6 +15,7 @@ use rollcall_proto::v1::ask_request::question::About;
 use rollcall_proto::v1::ask_response::answer::Answer;
 use rollcall_proto::v1::keeper_client::KeeperClient;
 use rollcall_proto::v1::{AskRequest, AskResponse};
+use rollcall_runtime::meter::{Counter, KeyValue, Metrics};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::{Channel, Endpoint};
@@ -67,11 +68,20 @@ pub struct Forward {
 impl Forward {
     /// The way to whoever is in office by `office`, for the process that itself is reached at `own`; and what its task
     /// takes from.
-    pub(crate) fn new(own: String, office: watch::Receiver<Option<InOffice>>) -> (Self, Batches) {
+    pub(crate) fn new(
+        own: String,
+        office: watch::Receiver<Option<InOffice>>,
+        metrics: &Metrics,
+    ) -> (Self, Batches) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(400));
         let open = Mutex::new(Open { client: None, backoff, not_before: None });
-        let line = Arc::new(Line { own, office, open });
+        let forwarded = metrics.counter(
+            "rollcall.cell.forward.questions",
+            "{question}",
+            "Questions that this process asked the keeper's, by whether they were answered.",
+        );
+        let line = Arc::new(Line { own, office, open, forwarded });
         let alone = Arc::new(Semaphore::new(ALONE));
         (Self { queue, alone, line: Arc::clone(&line) }, Batches { waiting, line })
     }
@@ -179,6 +189,7 @@ struct Line {
     own: String,
     office: watch::Receiver<Option<InOffice>>,
     open: Mutex<Open>,
+    forwarded: Counter<u64>,
 }
 
 struct Open {
@@ -215,6 +226,8 @@ impl Line {
         };
         let is_whole = answers.len() == count;
         self.ended(is_whole);
+        let outcome = KeyValue::new("outcome", if is_whole { "answered" } else { "unanswered" });
+        self.forwarded.add(count as u64, &[outcome]);
         if is_whole { Ok(answers) } else { Err(Unheard::Unknown) }
     }
 

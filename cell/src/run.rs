@@ -130,7 +130,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, own_view.clone(), clock.clone()));
     let grpc_at = grpc.local_addr()?;
     let candidate = candidate(config.listen.advertise.as_deref(), grpc_at);
-    let (forward, batches) = Forward::new(candidate.clone(), keeper.known());
+    let (forward, batches) = Forward::new(candidate.clone(), keeper.known(), &metrics);
     tasks.spawn("forward", batches.run());
     let task = Keeper {
         store,

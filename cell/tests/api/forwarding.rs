@@ -142,6 +142,11 @@ async fn a_thousand_renewals_go_to_the_keeper_as_a_few_messages() {
     let results = answer.json()["results"].as_array().unwrap().clone();
     assert_eq!(results.len(), 1_000);
     assert!(results.iter().all(|result| result["status"] == "ok"));
+    let figures = cell.get("/metrics").await.text;
+    assert!(
+        figures.contains("rollcall_cell_forward_questions_total{outcome=\"answered\"} 1000\n"),
+        "{figures}"
+    );
     let messages = asked.load(Ordering::SeqCst);
     assert!((1..=20).contains(&messages), "{messages} messages");
 }
