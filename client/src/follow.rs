@@ -10,7 +10,7 @@ use rollcall_model::{Backoff, Clock, Event, Follower, Next, Region, View};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CallError;
-use crate::transport::{Cells, Watching};
+use crate::transport::{Watches, Watching};
 
 /// First wait before a watch is opened again is at most this: a restarted cell is missed for a second at most.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const LASTING: Duration = Duration::from_secs(20);
 
 /// One region being followed.
 pub(crate) struct Following<P> {
-    cells: std::sync::Arc<Cells>,
+    watches: std::sync::Arc<Watches>,
     view: View,
     clock: Clock,
     /// Takes each new state.
@@ -43,8 +43,8 @@ enum End {
 }
 
 impl<P: FnMut(&View) + Send> Following<P> {
-    pub(crate) fn new(cells: std::sync::Arc<Cells>, region: Region, clock: Clock, publish: P) -> Self {
-        Self { cells, view: View::new(region), clock, publish, published: false, unheard: false }
+    pub(crate) fn new(watches: std::sync::Arc<Watches>, region: Region, clock: Clock, publish: P) -> Self {
+        Self { watches, view: View::new(region), clock, publish, published: false, unheard: false }
     }
 
     /// Follows until it is stopped.
@@ -91,12 +91,12 @@ impl<P: FnMut(&View) + Send> Following<P> {
 
     async fn watch_once(&mut self, restarted: Option<&'static str>) -> End {
         let since = if restarted.is_some() { None } else { self.view.position() };
-        let mut watching = match self.cells.watch(self.view.region(), since).await {
+        let mut watching = match self.watches.watch(self.view.region(), since).await {
             Ok(watching) => watching,
             Err(error) => return End::Broken(Some(error)),
         };
         let end = self.take_events(&mut watching, restarted).await;
-        self.cells.watch_broke(&watching);
+        self.watches.broke(&watching);
         end
     }
 
@@ -173,12 +173,12 @@ mod tests {
     fn no_reader_sees_a_resynced_state_before_its_age_is_known() {
         let published = Arc::new(Mutex::new(Vec::new()));
         let clock = Clock::new(|| Duration::ZERO, || 0);
-        let cells = Arc::new(Cells::new(&["http://127.0.0.1:1".to_owned()]).unwrap());
+        let watches = Arc::new(Watches::new(&["http://127.0.0.1:1".to_owned()]).unwrap());
         let publish = |view: &View| {
             let ordinal = view.position().map(|position| position.incarnation.ordinal());
             published.lock().unwrap().push((ordinal, view.age(Instant::default()).unwrap().as_secs()));
         };
-        let mut following = Following::new(cells, region(), clock, publish);
+        let mut following = Following::new(watches, region(), clock, publish);
         for ordinal in [1, 2] {
             let mut follower = Follower::new(None);
             for event in events(ordinal) {

@@ -94,7 +94,7 @@ impl Registrant {
             kubernetes::fill(&mut options.declaration.metadata, is_shared, environment);
         }
         let (declaration, declared) = checked(options.declaration)?;
-        let cells = Cells::new(&options.urls)?;
+        let cells = Cells::shared(&options.urls)?;
         let (told, hears) = watch::channel(Told::default());
         let (says, status) = watch::channel(Status {
             id: declared.id.clone(),

@@ -16,7 +16,7 @@ use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
 use crate::options::RegistryOptions;
 use crate::resolver::Resolution;
-use crate::transport::Cells;
+use crate::transport::Watches;
 
 /// A handle to what is known of the followed regions. Cheap to clone; following ends with the last clone.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Registry {
     pub async fn connect(options: RegistryOptions) -> Result<Self, StartError> {
         let regions = options.order()?;
         // One connection carries the watches of all regions.
-        let cells = Arc::new(Cells::new(&options.urls)?);
+        let watches = Arc::new(Watches::new(&options.urls)?);
         let current = Arc::new(Current {
             snapshot: ArcSwap::from_pointee(LocalSnapshot::new(&regions, options.age_max)),
             changed: watch::Sender::new(()),
@@ -69,7 +69,7 @@ impl Registry {
                 let current = Arc::clone(&current);
                 move |view: &View| current.publish(view)
             };
-            let following = Following::new(Arc::clone(&cells), region, clock.clone(), publish);
+            let following = Following::new(Arc::clone(&watches), region, clock.clone(), publish);
             // Ends by the token, which goes with the last handle.
             tokio::spawn(following.run(stop.clone()));
         }

@@ -1,15 +1,22 @@
 //! The way to a cell: several addresses, tried in turn, and answers in the model's terms.
 //!
 //! Promises: each call is bounded in time; after a failure that another process of the cell, or a new connection, may
-//! cure, the next call goes to the next address over a new connection. Never here: when to call again.
+//! cure, the next call goes to the next address over a new connection. Registrants that name the same addresses share
+//! one session. This is the only place of the client that knows tonic and the wire's messages. Never here: when to call
+//! again.
 
+mod cells;
 mod grpc;
+mod session;
+mod turns;
+mod watches;
 
 use std::time::Duration;
 
 use rollcall_model::{Epoch, Region};
 
-pub(crate) use grpc::{Cells, Watching};
+pub(crate) use cells::Cells;
+pub(crate) use watches::{Watches, Watching};
 
 /// A registration was made.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 //!
 //! One call at a time is in flight. It ends when its handle is dropped, or closed and done. Never here: when to call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Instant, Lifecycle, Scope};
@@ -18,7 +19,7 @@ const SUMMARY: Duration = Duration::from_secs(300);
 
 /// One registration in upkeep.
 pub(super) struct Keeping {
-    cells: Cells,
+    cells: Arc<Cells>,
     declaration: Declaration,
     declared_lifecycle: Lifecycle,
     id: InstanceId,
@@ -41,7 +42,7 @@ enum Left {
 
 impl Keeping {
     pub(super) fn new(
-        cells: Cells,
+        cells: Arc<Cells>,
         declaration: Declaration,
         declared: &Declared,
         told: watch::Receiver<Told>,

@@ -15,10 +15,12 @@ use rollcall_client::model::{
 use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
 use rollcall_proto::v1::registrar_server::{Registrar, RegistrarServer};
 use rollcall_proto::v1::renew_response::{NotRegistered, Renewed, Result as Judged, result::Outcome};
+use rollcall_proto::v1::session_request::Request as Asked;
+use rollcall_proto::v1::session_response::Response as Answered;
 use rollcall_proto::{convert, refusal, v1};
 use tokio::sync::{mpsc, watch};
-use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 /// Longest that any test waits for a named condition.
@@ -59,6 +61,10 @@ struct Script {
     /// Epoch and endpoint of each id.
     held: BTreeMap<String, (u64, String)>,
     refuse: Option<(Code, Duration)>,
+    /// A message with this id in it is refused whole.
+    unreadable: Option<String>,
+    /// Messages of several leases that were refused for it.
+    spoiled: usize,
     spoil_snapshots: bool,
 }
 
@@ -67,6 +73,14 @@ struct Shared {
     calls: watch::Sender<Vec<(Instant, Call)>>,
     views: watch::Sender<BTreeMap<String, View>>,
     watches: AtomicUsize,
+    /// Connections accepted, ever.
+    connections: AtomicUsize,
+    /// Sessions opened, ever.
+    sessions: AtomicUsize,
+    /// Sessions open now.
+    open: AtomicUsize,
+    /// How many leases each message of renewals held.
+    renewals: Mutex<Vec<usize>>,
     clock: Clock,
 }
 
@@ -74,11 +88,20 @@ struct Shared {
 #[derive(Clone)]
 pub(crate) struct Cell {
     shared: Arc<Shared>,
+    ends: Arc<watch::Sender<Ends>>,
+}
+
+/// What ends the sessions of one server.
+#[derive(Default)]
+struct Ends {
+    stopping: bool,
+    breaks: u64,
 }
 
 /// A server of the cell; dropped, it is gone with all its connections.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
+    ends: Arc<watch::Sender<Ends>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -93,13 +116,20 @@ impl Cell {
                     beat: BEAT,
                     held: BTreeMap::new(),
                     refuse: None,
+                    unreadable: None,
+                    spoiled: 0,
                     spoil_snapshots: false,
                 }),
                 calls: watch::Sender::default(),
                 views: watch::Sender::default(),
                 watches: AtomicUsize::new(0),
+                connections: AtomicUsize::new(0),
+                sessions: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
+                renewals: Mutex::default(),
                 clock,
             }),
+            ends: Arc::default(),
         }
     }
 
@@ -115,16 +145,22 @@ impl Cell {
         let address = listener.local_addr().unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let cell = self.clone();
+        let ends = Arc::new(watch::Sender::default());
+        let cell = Self { ends: Arc::clone(&ends), ..self.clone() };
+        let shared = Arc::clone(&self.shared);
         runtime.spawn(async move {
             let incoming = TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
+            let incoming = incoming.map(move |connection| {
+                shared.connections.fetch_add(1, Ordering::SeqCst);
+                connection
+            });
             tonic::transport::Server::builder()
                 .add_service(RegistrarServer::new(cell.clone()))
                 .add_service(DiscoveryServer::new(cell))
                 .serve_with_incoming(incoming)
                 .await
         });
-        Serving { address, runtime: Some(runtime) }
+        Serving { address, ends, runtime: Some(runtime) }
     }
 
     /// Waits until the calls fulfil the condition.
@@ -158,6 +194,36 @@ impl Cell {
     /// Refuses all that writes, until told otherwise.
     pub(crate) fn refuse(&self, with: Option<(Code, Duration)>) {
         self.script().refuse = with;
+    }
+
+    /// Cannot read any message with this id in it.
+    pub(crate) fn cannot_read(&self, id: &str) {
+        self.script().unreadable = Some(id.into());
+    }
+
+    /// Messages of several leases that it could not read.
+    pub(crate) fn spoiled(&self) -> usize {
+        self.script().spoiled
+    }
+
+    /// Sessions that are open.
+    pub(crate) fn open_sessions(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+
+    /// Connections that were made to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Sessions that were opened with it.
+    pub(crate) fn sessions(&self) -> usize {
+        self.shared.sessions.load(Ordering::SeqCst)
+    }
+
+    /// How many leases each message of renewals held.
+    pub(crate) fn renewals(&self) -> Vec<usize> {
+        self.shared.renewals.lock().unwrap().clone()
     }
 
     /// Asks for a beat this often.
@@ -234,6 +300,24 @@ impl Script {
         }
     }
 
+    fn renew(&self, item: &v1::renew_request::Item) -> Outcome {
+        let renewed = |superseded| {
+            Outcome::Renewed(Renewed {
+                lease_seconds: 30,
+                heartbeat_seconds: self.beat.as_secs_f64(),
+                lease_expires_at_ms: 0,
+                superseded,
+            })
+        };
+        match self.judge(&item.id, item.epoch) {
+            Ok(()) => renewed(false),
+            // A holder of an older epoch keeps a shared entry alive.
+            Err((Code::Superseded, _)) if item.holder.is_some() => renewed(true),
+            Err((Code::NotRegistered, _)) => Outcome::NotRegistered(NotRegistered {}),
+            Err((_, endpoint)) => Outcome::Superseded(v1::Current { epoch: self.held[&item.id].0, endpoint }),
+        }
+    }
+
     fn refused(&self) -> Result<(), Status> {
         match self.refuse {
             Some((code, retry_after)) => Err(refusal::status(code, "as told", Some(retry_after))),
@@ -245,6 +329,16 @@ impl Script {
 impl Serving {
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Breaks the sessions there are.
+    pub(crate) fn break_sessions(&self) {
+        self.ends.send_modify(|ends| ends.breaks += 1);
+    }
+
+    /// Takes no more calls, as a process does that was told to stop.
+    pub(crate) fn stop(&self) {
+        self.ends.send_modify(|ends| ends.stopping = true);
     }
 }
 
@@ -283,69 +377,50 @@ impl Registrar for Cell {
 
     async fn session(
         &self,
-        _: Request<tonic::Streaming<v1::SessionRequest>>,
+        request: Request<tonic::Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        Err(Status::unimplemented("session"))
+        self.shared.sessions.fetch_add(1, Ordering::SeqCst);
+        self.shared.open.fetch_add(1, Ordering::SeqCst);
+        let cell = self.clone();
+        let mut asked = request.into_inner();
+        let (sender, receiver) = mpsc::channel(4);
+        tokio::spawn(async move {
+            let _open = Open(Arc::clone(&cell.shared), |shared| &shared.open);
+            let mut ends = cell.ends.subscribe();
+            let breaks = ends.borrow().breaks;
+            loop {
+                let answer = tokio::select! {
+                    _ = ends.wait_for(|ends| ends.stopping || ends.breaks > breaks) => Err(()),
+                    asked = asked.message() => match asked {
+                        Ok(Some(asked)) => Ok(asked),
+                        Ok(None) | Err(_) => return,
+                    },
+                };
+                let answer = match answer {
+                    Ok(asked) => Ok(cell.perform(asked)),
+                    Err(()) if cell.ends.borrow().stopping => {
+                        Err(refusal::status(Code::Draining, "as told", None))
+                    }
+                    Err(()) => Err(Status::unavailable("broken, as told")),
+                };
+                let over = answer.is_err();
+                if sender.send(answer).await.is_err() || over {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn register(
         &self,
-        request: Request<v1::RegisterRequest>,
+        _: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterResponse>, Status> {
-        let request = request.into_inner();
-        let lifecycle = convert::registration::lifecycle_from(request.lifecycle());
-        let mut script = self.script();
-        let epoch = script.next_epoch();
-        let holder = request.holder.clone();
-        self.note(Call::Register { id: request.id.clone(), holder, epoch, lifecycle });
-        script.refused()?;
-        script.held.insert(request.id.clone(), (epoch, request.endpoints[0].url.clone()));
-        Ok(Response::new(v1::RegisterResponse {
-            id: request.id,
-            region: "us".into(),
-            epoch,
-            lease_seconds: 30,
-            heartbeat_seconds: script.beat.as_secs_f64(),
-            lease_expires_at_ms: 0,
-            position: None,
-            holder: None,
-        }))
+        Err(Status::unimplemented("register"))
     }
 
-    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
-        let item = request.into_inner().items.remove(0);
-        self.note(Call::Renew {
-            id: item.id.clone(),
-            holder: item.holder.clone(),
-            epoch: item.epoch,
-            lifecycle: convert::registration::lifecycle_from(item.lifecycle()),
-            queue_depth: item.load.map(|load| load.queue_depth),
-        });
-        let script = self.script();
-        script.refused()?;
-        // A holder of an older epoch keeps a shared entry alive.
-        let judged = script.judge(&item.id, item.epoch);
-        let superseded = item.holder.is_some() && matches!(judged, Err((Code::Superseded, _)));
-        let outcome = match judged {
-            Err(_) if superseded => Outcome::Renewed(Renewed {
-                lease_seconds: 30,
-                heartbeat_seconds: script.beat.as_secs_f64(),
-                lease_expires_at_ms: 0,
-                superseded,
-            }),
-            Ok(()) => Outcome::Renewed(Renewed {
-                lease_seconds: 30,
-                heartbeat_seconds: script.beat.as_secs_f64(),
-                lease_expires_at_ms: 0,
-                superseded: false,
-            }),
-            Err((Code::NotRegistered, _)) => Outcome::NotRegistered(NotRegistered {}),
-            Err((_, endpoint)) => {
-                Outcome::Superseded(v1::Current { epoch: script.held[&item.id].0, endpoint })
-            }
-        };
-        let results = vec![Judged { id: item.id, outcome: Some(outcome) }];
-        Ok(Response::new(v1::RenewResponse { results }))
+    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        Err(Status::unimplemented("renew"))
     }
 
     async fn update(&self, _: Request<v1::UpdateRequest>) -> Result<Response<v1::UpdateResponse>, Status> {
@@ -354,9 +429,78 @@ impl Registrar for Cell {
 
     async fn deregister(
         &self,
-        request: Request<v1::DeregisterRequest>,
+        _: Request<v1::DeregisterRequest>,
     ) -> Result<Response<v1::DeregisterResponse>, Status> {
-        let v1::DeregisterRequest { id, epoch, holder } = request.into_inner();
+        Err(Status::unimplemented("deregister"))
+    }
+}
+
+impl Cell {
+    fn perform(&self, asked: v1::SessionRequest) -> v1::SessionResponse {
+        let response = match asked.request.unwrap() {
+            Asked::Register(request) => self.register_one(request).map(Answered::Register),
+            Asked::Renew(request) => self.renew_all(request).map(Answered::Renew),
+            Asked::Update(_) => Err(Status::unimplemented("update")),
+            Asked::Deregister(request) => self.deregister_one(request).map(Answered::Deregister),
+        };
+        let response = response.unwrap_or_else(|status| {
+            let retry_after = refusal::retry_after_of(&status);
+            Answered::Refusal(v1::session_response::Refusal {
+                code: refusal::code_of(&status).unwrap_or(Code::Internal).as_str().into(),
+                detail: status.message().into(),
+                retry_after_ms: retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap()),
+                current: None,
+            })
+        });
+        v1::SessionResponse { call: asked.call, response: Some(response) }
+    }
+
+    fn register_one(&self, request: v1::RegisterRequest) -> Result<v1::RegisterResponse, Status> {
+        let lifecycle = convert::registration::lifecycle_from(request.lifecycle());
+        let mut script = self.script();
+        let epoch = script.next_epoch();
+        let holder = request.holder.clone();
+        self.note(Call::Register { id: request.id.clone(), holder, epoch, lifecycle });
+        script.refused()?;
+        script.held.insert(request.id.clone(), (epoch, request.endpoints[0].url.clone()));
+        Ok(v1::RegisterResponse {
+            id: request.id,
+            region: "us".into(),
+            epoch,
+            lease_seconds: 30,
+            heartbeat_seconds: script.beat.as_secs_f64(),
+            lease_expires_at_ms: 0,
+            position: None,
+            holder: None,
+        })
+    }
+
+    fn renew_all(&self, request: v1::RenewRequest) -> Result<v1::RenewResponse, Status> {
+        let mut script = self.script();
+        self.shared.renewals.lock().unwrap().push(request.items.len());
+        if request.items.iter().any(|item| Some(&item.id) == script.unreadable.as_ref()) {
+            script.spoiled += usize::from(request.items.len() > 1);
+            return Err(refusal::status(Code::InvalidBody, "as told", None));
+        }
+        for item in &request.items {
+            self.note(Call::Renew {
+                id: item.id.clone(),
+                holder: item.holder.clone(),
+                epoch: item.epoch,
+                lifecycle: convert::registration::lifecycle_from(item.lifecycle()),
+                queue_depth: item.load.map(|load| load.queue_depth),
+            });
+        }
+        script.refused()?;
+        let results = request.items.into_iter().map(|item| {
+            let outcome = script.renew(&item);
+            Judged { id: item.id, outcome: Some(outcome) }
+        });
+        Ok(v1::RenewResponse { results: results.collect() })
+    }
+
+    fn deregister_one(&self, request: v1::DeregisterRequest) -> Result<v1::DeregisterResponse, Status> {
+        let v1::DeregisterRequest { id, epoch, holder } = request;
         self.note(Call::Deregister { id: id.clone(), holder: holder.clone(), epoch });
         let mut script = self.script();
         script.refused()?;
@@ -364,16 +508,16 @@ impl Registrar for Cell {
             script.judge(&id, epoch).map_err(|(code, _)| refusal::status(code, "as told", None))?;
         }
         script.held.remove(&id);
-        Ok(Response::new(v1::DeregisterResponse {}))
+        Ok(v1::DeregisterResponse {})
     }
 }
 
-/// Counts a watch as open while its task lives.
-struct Open(Arc<Shared>);
+/// Counts a watch, or a session, as open while its task lives.
+struct Open(Arc<Shared>, fn(&Shared) -> &AtomicUsize);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.watches.fetch_sub(1, Ordering::SeqCst);
+        (self.1)(&self.0).fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -390,7 +534,7 @@ impl Discovery for Cell {
         });
         let shared = Arc::clone(&self.shared);
         shared.watches.fetch_add(1, Ordering::SeqCst);
-        let open = Open(Arc::clone(&shared));
+        let open = Open(Arc::clone(&shared), |shared| &shared.watches);
         let (sender, receiver) = mpsc::channel(4);
         tokio::spawn(async move {
             let _open = open;

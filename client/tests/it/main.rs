@@ -5,3 +5,4 @@ mod cell;
 mod line;
 mod registrant;
 mod registry;
+mod session;

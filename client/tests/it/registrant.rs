@@ -7,15 +7,19 @@ use rollcall_client::{CallError, Closed, Registrant, RegistrantOptions, Registra
 
 use crate::cell::{Call, Cell, DEADLINE, declaration};
 
-fn start(urls: impl IntoIterator<Item = String>, id: &str) -> Registrant {
+pub(crate) fn start(urls: impl IntoIterator<Item = String>, id: &str) -> Registrant {
     Registrant::start(RegistrantOptions::new(urls, declaration(id))).unwrap()
 }
 
-async fn registered(registrant: &Registrant) -> Status {
+pub(crate) async fn registered(registrant: &Registrant) -> Status {
     tokio::time::timeout(DEADLINE, registrant.registered()).await.expect("it is registered")
 }
 
-async fn until(registrant: &Registrant, what: &str, condition: impl FnMut(&Status) -> bool) -> Status {
+pub(crate) async fn until(
+    registrant: &Registrant,
+    what: &str,
+    condition: impl FnMut(&Status) -> bool,
+) -> Status {
     match tokio::time::timeout(DEADLINE, registrant.until(condition)).await {
         Ok(status) => status,
         Err(_) => panic!("never: {what}; status: {:?}", registrant.status()),
@@ -26,7 +30,7 @@ fn renewals(calls: &[Call]) -> usize {
     calls.iter().filter(|call| matches!(call, Call::Renew { .. })).count()
 }
 
-fn registrations<'a>(calls: &'a [Call]) -> Vec<(&'a str, u64)> {
+pub(crate) fn registrations<'a>(calls: &'a [Call]) -> Vec<(&'a str, u64)> {
     let register = |call: &'a Call| match call {
         Call::Register { id, epoch, .. } => Some((id.as_str(), *epoch)),
         Call::Renew { .. } | Call::Deregister { .. } | Call::Watch { .. } => None,
