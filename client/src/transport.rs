@@ -25,15 +25,24 @@ pub(crate) struct Registered {
     pub(crate) region: Region,
     /// Its epoch.
     pub(crate) epoch: Epoch,
+    /// Its lease.
+    pub(crate) lease: LeaseTimes,
+}
+
+/// What the registry says of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseTimes {
     /// How often it wants to be renewed.
     pub(crate) beat: Duration,
+    /// How long it lasts after a renewal.
+    pub(crate) length: Duration,
 }
 
 /// The registry judged a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// The lease goes on; the beat is this long.
-    Renewed(Duration),
+    /// The lease goes on.
+    Renewed(LeaseTimes),
     /// There is no such registration.
     NotRegistered,
     /// A newer epoch holds the id, at this endpoint.

@@ -2,11 +2,14 @@
 //!
 //! Inputs are answers, the time and chance; outputs are "register", "renew" and "wait". Promises, whatever the answers:
 //! it never stops calling, and it never calls in a hot loop: of three calls in a row, two are [`FLOOR`] apart. A
-//! registration that is gone is made anew at once; every other failure waits for the next beat.
+//! registration that is gone is made anew at once; every other failure waits for the next beat. So is one whose lease
+//! is far from what was registered: what is renewed then is another's leftover.
 
 use std::time::Duration;
 
 use rollcall_model::{Backoff, Epoch, Instant, jittered};
+
+use crate::transport::LeaseTimes;
 
 /// Shortest time between a failed call and the next one. Full jitter may draw zero, and a refused connection on
 /// loopback answers in microseconds: without a floor that is a busy loop.
@@ -21,6 +24,9 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MOST: Duration = Duration::from_secs(16);
 /// Longest wait that a refusal may ask for: beyond it an absent-minded proxy would cost the registration.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// A lease so many times longer or shorter than the registered one is far from it (acceptance LEA-13). Two: a lease cut
+/// to less than half its length is lost with one beat, and no rounding comes near it.
+const FAR: u32 = 2;
 /// Longest wait for an answer (acceptance LEA-04).
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Shortest time that an answer gets: less would cut off a cell that is merely busy.
@@ -49,10 +55,10 @@ pub(crate) enum Identity {
 /// What came back from the call that the last step asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// Registered under this epoch; the registry wants a beat this often.
-    Registered(Epoch, Duration),
-    /// Renewed; the registry wants a beat this often.
-    Renewed(Duration),
+    /// Registered under this epoch, with this lease.
+    Registered(Epoch, LeaseTimes),
+    /// Renewed, with this lease.
+    Renewed(LeaseTimes),
     /// There is no such registration.
     NotRegistered,
     /// A newer epoch holds the id, at this endpoint.
@@ -61,12 +67,24 @@ pub(crate) enum Answer {
     Failed(Option<Duration>),
 }
 
+/// What renewals should say of the lease. Lengths and no instants: the clocks of two machines may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// Anything: nothing was said yet, or it was doubted and is registered anew. The next renewal is believed.
+    Any,
+    /// This length.
+    Length(Duration),
+    /// This length, and a renewal said another: it is registered anew. What it holds is kept until that has succeeded.
+    Doubted(Duration),
+}
+
 /// The state of keeping one registration alive. One call at a time is in flight: `step`, call, `answer`.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     endpoints: Vec<String>,
     is_shared: bool,
     held: Option<Epoch>,
+    expected: Expected,
     identity: Identity,
     beat: Duration,
     backoff: Backoff,
@@ -83,6 +101,7 @@ impl Upkeep {
             endpoints,
             is_shared: false,
             held: None,
+            expected: Expected::Any,
             identity: Identity::Same,
             beat: BEAT_DEFAULT,
             backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MOST),
@@ -115,24 +134,34 @@ impl Upkeep {
         }
         self.sent = now;
         match self.held {
-            Some(epoch) => Step::Renew(epoch),
-            None => Step::Register(std::mem::replace(&mut self.identity, Identity::Same)),
+            Some(epoch) if !self.is_doubted() => Step::Renew(epoch),
+            Some(_) | None => Step::Register(std::mem::replace(&mut self.identity, Identity::Same)),
         }
     }
 
     /// Takes the answer of the last call. `chance` is in [0, 1).
     pub(crate) fn answer(&mut self, answer: Answer, now: Instant, chance: f64) {
         match (self.held, answer) {
-            (None, Answer::Registered(epoch, beat)) => {
-                self.held = Some(epoch);
-                self.beat = beat.clamp(FLOOR, BEAT_MAX);
-                self.next_beat(None, now, chance);
+            (None, Answer::Registered(epoch, lease)) => {
+                self.expected = Expected::Length(lease.length);
+                self.registered(epoch, lease.beat, now, chance);
             }
-            (Some(_), Answer::Renewed(beat)) => {
-                self.beat = beat.clamp(FLOOR, BEAT_MAX);
+            (Some(_), Answer::Registered(epoch, lease)) if self.is_doubted() => {
+                self.expected = Expected::Any;
+                self.registered(epoch, lease.beat, now, chance);
+            }
+            // A doubted one was being registered; no registry answers that so.
+            (Some(_), Answer::Renewed(_) | Answer::NotRegistered | Answer::Superseded(_))
+                if self.is_doubted() =>
+            {
+                self.go_on(None, now, chance);
+            }
+            (Some(_), Answer::Renewed(lease)) => {
+                self.beat = lease.beat.clamp(FLOOR, BEAT_MAX);
                 // A renewal is the lasting success; a registration alone may be lost again (museum B77).
                 self.backoff.reset();
                 self.next_beat(None, now, chance);
+                self.compare(lease.length, now);
             }
             (Some(_), Answer::NotRegistered) => self.register_at_once(Identity::Same, now),
             (Some(_), Answer::Superseded(endpoint)) => {
@@ -140,14 +169,19 @@ impl Upkeep {
                 let own = self.is_shared || self.endpoints.contains(&endpoint);
                 self.register_at_once(if own { Identity::Same } else { Identity::New }, now);
             }
-            (Some(_), Answer::Failed(retry_after)) => self.next_beat(retry_after, now, chance),
+            (Some(_), Answer::Failed(retry_after)) => self.go_on(retry_after, now, chance),
             (None, Answer::Failed(retry_after)) => self.back_off(retry_after, now, chance),
             // No registry answers so; taken for a failure.
-            (Some(_), Answer::Registered(..)) => self.next_beat(None, now, chance),
+            (Some(_), Answer::Registered(..)) => self.go_on(None, now, chance),
             (None, Answer::Renewed(_) | Answer::NotRegistered | Answer::Superseded(_)) => {
                 self.back_off(None, now, chance);
             }
         }
+    }
+
+    /// Whether the last renewal told of a lease that is not the one registered.
+    pub(crate) const fn is_doubted(&self) -> bool {
+        matches!(self.expected, Expected::Doubted(_))
     }
 
     /// The owner has something to say: the next beat comes at once, but not into the face of a refusal.
@@ -155,8 +189,35 @@ impl Upkeep {
         self.due = self.due.min(self.earliest.max(now));
     }
 
+    fn registered(&mut self, epoch: Epoch, beat: Duration, now: Instant, chance: f64) {
+        self.held = Some(epoch);
+        self.beat = beat.clamp(FLOOR, BEAT_MAX);
+        self.next_beat(None, now, chance);
+    }
+
+    /// Of a shared entry another holder may have declared another lease; it is not registered back and forth.
+    fn compare(&mut self, told: Duration, now: Instant) {
+        match self.expected {
+            Expected::Any => self.expected = Expected::Length(told),
+            Expected::Length(length) if !self.is_shared && is_far(told, length) => {
+                self.expected = Expected::Doubted(length);
+                self.due = now;
+            }
+            Expected::Length(_) | Expected::Doubted(_) => {}
+        }
+    }
+
+    /// After a failure: with what it holds, also if it was doubted.
+    fn go_on(&mut self, retry_after: Option<Duration>, now: Instant, chance: f64) {
+        if let Expected::Doubted(length) = self.expected {
+            self.expected = Expected::Length(length);
+        }
+        self.next_beat(retry_after, now, chance);
+    }
+
     fn register_at_once(&mut self, identity: Identity, now: Instant) {
         self.held = None;
+        self.expected = Expected::Any;
         self.identity = identity;
         self.due = now;
         self.earliest = now;
@@ -173,6 +234,10 @@ impl Upkeep {
         self.due = now.plus(self.backoff.next(chance).max(asked));
         self.earliest = self.due;
     }
+}
+
+fn is_far(told: Duration, expected: Duration) -> bool {
+    told > expected.saturating_mul(FAR) || told.saturating_mul(FAR) < expected
 }
 
 #[cfg(test)]
@@ -193,10 +258,19 @@ mod tests {
         Epoch::new(1, Revision(revision))
     }
 
+    /// The default lease, with this beat.
+    fn every(beat: Duration) -> LeaseTimes {
+        LeaseTimes { beat, length: Duration::from_secs(30) }
+    }
+
+    fn of_length(seconds: u64) -> LeaseTimes {
+        LeaseTimes { beat: BEAT, length: Duration::from_secs(seconds) }
+    }
+
     fn registered() -> Upkeep {
         let mut upkeep = Upkeep::new(vec![OWN.into()], at(0));
         assert_eq!(upkeep.step(at(0)), Step::Register(Identity::Same));
-        upkeep.answer(Answer::Registered(epoch(1), BEAT), at(0), 0.5);
+        upkeep.answer(Answer::Registered(epoch(1), every(BEAT)), at(0), 0.5);
         upkeep
     }
 
@@ -205,7 +279,7 @@ mod tests {
         for (chance, wait_ms) in [(0.0, 8_000), (0.5, 10_000), (1.0, 12_000)] {
             let mut upkeep = Upkeep::new(vec![OWN.into()], at(0));
             upkeep.step(at(0));
-            upkeep.answer(Answer::Registered(epoch(1), BEAT), at(40), chance);
+            upkeep.answer(Answer::Registered(epoch(1), every(BEAT)), at(40), chance);
             assert_eq!(upkeep.step(at(40)), Step::Wait(Duration::from_millis(wait_ms - 40)));
             assert_eq!(upkeep.step(at(wait_ms)), Step::Renew(epoch(1)));
         }
@@ -216,8 +290,8 @@ mod tests {
         let same = Step::Register(Identity::Same);
         let wait = |ms| Step::Wait(Duration::from_millis(ms));
         for (answer, next) in [
-            (Answer::Renewed(BEAT), wait(9_000)),
-            (Answer::Renewed(Duration::from_secs(5)), wait(4_000)),
+            (Answer::Renewed(every(BEAT)), wait(9_000)),
+            (Answer::Renewed(every(Duration::from_secs(5))), wait(4_000)),
             (Answer::NotRegistered, same),
             (Answer::Superseded(OWN.into()), same),
             (Answer::Superseded("http://other:1/".into()), Step::Register(Identity::New)),
@@ -226,13 +300,53 @@ mod tests {
             (Answer::Failed(Some(Duration::from_secs(2))), wait(9_000)),
             (Answer::Failed(Some(Duration::from_secs(25))), wait(25_000)),
             (Answer::Failed(Some(Duration::from_secs(3_600))), wait(60_000)),
-            (Answer::Registered(epoch(9), BEAT), wait(9_000)),
+            (Answer::Registered(epoch(9), every(BEAT)), wait(9_000)),
         ] {
             let mut upkeep = registered();
             assert_eq!(upkeep.step(at(10_000)), Step::Renew(epoch(1)));
             upkeep.answer(answer.clone(), at(11_000), 0.5);
             assert_eq!(upkeep.step(at(11_000)), next, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn lea_13_a_lease_far_from_the_registered_one_is_registered_anew_once() {
+        for (seconds, is_far) in [(30, false), (15, false), (60, false), (14, true), (61, true), (0, true)] {
+            let mut upkeep = registered();
+            upkeep.step(at(10_000));
+            upkeep.answer(Answer::Renewed(of_length(seconds)), at(10_000), 0.5);
+            let wait = Step::Wait(BEAT);
+            let next = if is_far { Step::Register(Identity::Same) } else { wait };
+            assert_eq!(upkeep.step(at(10_000)), next, "{seconds}");
+            if is_far {
+                upkeep.answer(Answer::Registered(epoch(2), every(BEAT)), at(10_000), 0.5);
+                assert_eq!((upkeep.step(at(10_000)), upkeep.held()), (wait, Some(epoch(2))));
+                // It insists, so it is believed: nobody registers with every beat.
+                upkeep.step(at(20_000));
+                upkeep.answer(Answer::Renewed(of_length(seconds)), at(20_000), 0.5);
+                assert_eq!(upkeep.step(at(20_000)), wait, "{seconds}");
+            }
+        }
+    }
+
+    #[test]
+    fn lea_13_a_doubted_lease_is_renewed_on_while_it_cannot_be_registered_anew() {
+        let mut upkeep = registered();
+        upkeep.step(at(10_000));
+        upkeep.answer(Answer::Renewed(of_length(5)), at(10_000), 0.5);
+        assert_eq!(upkeep.step(at(10_000)), Step::Register(Identity::Same));
+        upkeep.answer(Answer::Failed(None), at(10_000), 0.5);
+        assert_eq!(upkeep.step(at(20_000)), Step::Renew(epoch(1)));
+        upkeep.answer(Answer::Renewed(of_length(5)), at(20_000), 0.5);
+        assert_eq!(upkeep.step(at(20_000)), Step::Register(Identity::Same), "it is tried again");
+    }
+
+    #[test]
+    fn lea_13_of_a_shared_entry_the_lease_may_be_another_holders() {
+        let mut upkeep = registered().sharing();
+        upkeep.step(at(10_000));
+        upkeep.answer(Answer::Renewed(of_length(300)), at(10_000), 0.5);
+        assert_eq!(upkeep.step(at(10_000)), Step::Wait(BEAT));
     }
 
     #[test]
@@ -272,7 +386,11 @@ mod tests {
             let Step::Wait(wait) = upkeep.step(now) else { panic!("called at once") };
             bounds.push(wait.as_secs());
             upkeep.step(now.plus(wait));
-            upkeep.answer(Answer::Registered(epoch(round + 2), Duration::from_secs(1)), now.plus(wait), 0.5);
+            upkeep.answer(
+                Answer::Registered(epoch(round + 2), every(Duration::from_secs(1))),
+                now.plus(wait),
+                0.5,
+            );
         }
         assert_eq!(bounds, [1, 2, 4, 8]);
     }
@@ -290,7 +408,7 @@ mod tests {
         let mut upkeep = registered();
         upkeep.nudge(at(3_000));
         assert_eq!(upkeep.step(at(3_000)), Step::Renew(epoch(1)));
-        upkeep.answer(Answer::Renewed(BEAT), at(3_010), 0.5);
+        upkeep.answer(Answer::Renewed(every(BEAT)), at(3_010), 0.5);
         upkeep.nudge(at(3_010));
         assert_eq!(upkeep.step(at(3_010)), Step::Wait(FLOOR));
     }
@@ -300,17 +418,20 @@ mod tests {
         for (beat_ms, patience_ms) in [(10_000, 3_000), (1_667, 1_667), (200, 1_000)] {
             let mut upkeep = Upkeep::new(Vec::new(), at(0));
             upkeep.step(at(0));
-            upkeep.answer(Answer::Registered(epoch(1), Duration::from_millis(beat_ms)), at(0), 0.5);
+            upkeep.answer(Answer::Registered(epoch(1), every(Duration::from_millis(beat_ms))), at(0), 0.5);
             assert_eq!(upkeep.patience(), Duration::from_millis(patience_ms));
         }
     }
 
     fn any_answer() -> impl Strategy<Value = Answer> {
         let wait = prop_oneof![Just(0_u64), 0..5_000_u64, Just(u64::MAX)].prop_map(Duration::from_millis);
+        let length = prop_oneof![Just(0_u64), Just(5), Just(30), Just(300), Just(u64::MAX)];
+        let lease = (wait.clone(), length)
+            .prop_map(|(beat, length)| LeaseTimes { beat, length: Duration::from_secs(length) });
         prop_oneof![
-            ((1_u64..1_000), wait.clone())
-                .prop_map(|(revision, beat)| Answer::Registered(epoch(revision), beat)),
-            wait.clone().prop_map(Answer::Renewed),
+            ((1_u64..1_000), lease.clone())
+                .prop_map(|(revision, lease)| Answer::Registered(epoch(revision), lease)),
+            lease.prop_map(Answer::Renewed),
             Just(Answer::NotRegistered),
             prop_oneof![Just(OWN.to_owned()), Just("http://other:1/".to_owned()), Just(String::new())]
                 .prop_map(Answer::Superseded),

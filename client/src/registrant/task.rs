@@ -157,7 +157,7 @@ impl Keeping {
                     status.last_error = None;
                     status.registrations += 1;
                 });
-                Answer::Registered(registered.epoch, registered.beat)
+                Answer::Registered(registered.epoch, registered.lease)
             }
             Err(error) => self.failed(error, "registration failed"),
         };
@@ -174,12 +174,12 @@ impl Keeping {
         let patience = self.upkeep.patience();
         let holder = self.declaration.holder.clone();
         let answer = match self.cells.renew(&self.id, holder, epoch, lifecycle, load, patience).await {
-            Ok(Renewal::Renewed(beat)) => {
+            Ok(Renewal::Renewed(lease)) => {
                 self.status.send_modify(|status| {
                     status.last_error = None;
                     status.renewals += 1;
                 });
-                Answer::Renewed(beat)
+                Answer::Renewed(lease)
             }
             Ok(Renewal::NotRegistered) => {
                 tracing::warn!(id = %self.id, %epoch, "registration is gone, registering again");
@@ -194,6 +194,9 @@ impl Keeping {
             Err(error) => self.failed(error, "renewal failed"),
         };
         self.answer(answer);
+        if self.upkeep.is_doubted() {
+            tracing::warn!(id = %self.id, %epoch, "lease is not as registered, registering again");
+        }
     }
 
     fn answer(&mut self, answer: Answer) {

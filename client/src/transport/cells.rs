@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::error::{CallError, StartError};
 use crate::transport::session::Session;
 use crate::transport::turns::Turns;
-use crate::transport::{Gone, Registered, Renewal};
+use crate::transport::{Gone, LeaseTimes, Registered, Renewal};
 
 /// The beat when the registry names one that is no duration.
 const BEAT_DEFAULT: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ impl Cells {
         Ok(Registered {
             region: Region::parse(&response.region).map_err(|finding| unreadable(&finding.detail))?,
             epoch: Epoch::from_wire(response.epoch).ok_or_else(|| unreadable("no epoch"))?,
-            beat: beat(response.heartbeat_seconds),
+            lease: times(response.heartbeat_seconds, response.lease_seconds),
         })
     }
 
@@ -151,7 +151,9 @@ pub(super) fn refused(refusal: Refusal) -> CallError {
 fn judged(outcome: Outcome) -> Result<Renewal, CallError> {
     match outcome {
         // Also when another holder declared the shared entry anew: this one keeps it alive and has nothing to do.
-        Outcome::Renewed(renewed) => Ok(Renewal::Renewed(beat(renewed.heartbeat_seconds))),
+        Outcome::Renewed(renewed) => {
+            Ok(Renewal::Renewed(times(renewed.heartbeat_seconds, renewed.lease_seconds)))
+        }
         Outcome::NotRegistered(_) => Ok(Renewal::NotRegistered),
         Outcome::Superseded(current) => Ok(Renewal::Superseded(current.endpoint)),
         Outcome::Refused(refused) => Err(CallError::Refused {
@@ -166,6 +168,9 @@ const fn is_stopping(error: &CallError) -> bool {
     matches!(error, CallError::Refused { code: Code::Draining, .. })
 }
 
-fn beat(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(BEAT_DEFAULT)
+fn times(beat: f64, length: u32) -> LeaseTimes {
+    LeaseTimes {
+        beat: Duration::try_from_secs_f64(beat).unwrap_or(BEAT_DEFAULT),
+        length: Duration::from_secs(u64::from(length)),
+    }
 }

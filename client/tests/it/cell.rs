@@ -58,6 +58,8 @@ pub(crate) enum Call {
 struct Script {
     revision: u64,
     beat: Duration,
+    /// What renewals say of the lease's length.
+    lease_seconds: u32,
     /// Epoch and endpoint of each id.
     held: BTreeMap<String, (u64, String)>,
     refuse: Option<(Code, Duration)>,
@@ -114,6 +116,7 @@ impl Cell {
                 script: Mutex::new(Script {
                     revision: 0,
                     beat: BEAT,
+                    lease_seconds: 30,
                     held: BTreeMap::new(),
                     refuse: None,
                     unreadable: None,
@@ -194,6 +197,11 @@ impl Cell {
     /// Refuses all that writes, until told otherwise.
     pub(crate) fn refuse(&self, with: Option<(Code, Duration)>) {
         self.script().refuse = with;
+    }
+
+    /// Says in renewals that leases are this long; those it registers are of 30 s.
+    pub(crate) fn say_of_leases(&self, seconds: u32) {
+        self.script().lease_seconds = seconds;
     }
 
     /// Cannot read any message with this id in it.
@@ -303,7 +311,7 @@ impl Script {
     fn renew(&self, item: &v1::renew_request::Item) -> Outcome {
         let renewed = |superseded| {
             Outcome::Renewed(Renewed {
-                lease_seconds: 30,
+                lease_seconds: self.lease_seconds,
                 heartbeat_seconds: self.beat.as_secs_f64(),
                 lease_expires_at_ms: 0,
                 superseded,

@@ -79,6 +79,20 @@ async fn a_forgotten_registration_is_made_anew_at_once() {
 }
 
 #[tokio::test]
+async fn lea_13_a_lease_that_is_not_the_registered_one_is_registered_anew_and_then_believed() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let registrant = start([serving.url()], "ops/mail/1");
+    let before = registered(&registrant).await;
+    cell.say_of_leases(300);
+    let after = until(&registrant, "registered again", |status| status.registrations == 2).await;
+    assert!(after.epoch > before.epoch && after.id == before.id, "{after:?}");
+    let renewed = after.renewals;
+    let status = until(&registrant, "three more beats", |status| status.renewals >= renewed + 3).await;
+    assert_eq!((status.registrations, status.failures, status.epoch), (2, 0, after.epoch));
+}
+
+#[tokio::test]
 async fn superseded_by_its_own_endpoint_it_keeps_its_id() {
     let cell = Cell::new();
     let serving = cell.serve();
