@@ -5,6 +5,7 @@
 //! on a signal, or how long work in progress takes; [`Registrant::set_lifecycle`] and [`Registrant::close`] are for that.
 
 mod beat;
+mod summary;
 mod task;
 
 use std::time::{Duration, Instant};

@@ -11,11 +11,9 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::error::CallError;
 use crate::registrant::beat::{ANSWER_MAX, Answer, FLOOR, Identity, Step, Upkeep};
+use crate::registrant::summary::{self, Tally};
 use crate::registrant::{Closed, RegistrantState, Status, Told};
 use crate::transport::{Cells, Gone, Renewal};
-
-/// How often a line tells that all is well, or not: rare enough for a fleet's log (design 7).
-const SUMMARY: Duration = Duration::from_secs(300);
 
 /// One registration in upkeep.
 pub(super) struct Keeping {
@@ -29,7 +27,7 @@ pub(super) struct Keeping {
     told: watch::Receiver<Told>,
     status: watch::Sender<Status>,
     started: std::time::Instant,
-    summed: (u64, u64),
+    tally: Tally,
 }
 
 /// Why a loop of calls was left.
@@ -61,7 +59,7 @@ impl Keeping {
             told,
             status,
             started: std::time::Instant::now(),
-            summed: (0, 0),
+            tally: Tally::default(),
         }
     }
 
@@ -88,7 +86,8 @@ impl Keeping {
     }
 
     async fn keep(&mut self) -> Left {
-        let mut summary = tokio::time::interval_at(tokio::time::Instant::now() + SUMMARY, SUMMARY);
+        let mut summary =
+            tokio::time::interval_at(tokio::time::Instant::now() + summary::EVERY, summary::EVERY);
         summary.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some(left) = self.hear() {
@@ -157,6 +156,7 @@ impl Keeping {
                     status.last_error = None;
                     status.registrations += 1;
                 });
+                self.tally.succeeded(self.now());
                 Answer::Registered(registered.epoch, registered.lease)
             }
             Err(error) => self.failed(error, "registration failed"),
@@ -179,6 +179,7 @@ impl Keeping {
                     status.last_error = None;
                     status.renewals += 1;
                 });
+                self.tally.succeeded(self.now());
                 Answer::Renewed(lease)
             }
             Ok(Renewal::NotRegistered) => {
@@ -242,14 +243,17 @@ impl Keeping {
 
     fn sum_up(&mut self) {
         let status = self.status.borrow().clone();
-        let (renewals, failures) = self.summed;
-        self.summed = (status.renewals, status.failures);
+        let now = self.now();
+        let summary = self.tally.sum_up(&status, now);
         tracing::info!(
             id = %status.id,
             epoch = status.epoch.map(Epoch::get),
             state = ?status.state,
-            renewals = status.renewals - renewals,
-            failures = status.failures - failures,
+            successes = summary.successes,
+            failures = summary.failures,
+            success_percent = summary.success_percent,
+            uptime_seconds = now.0.as_secs(),
+            since_success_seconds = summary.since_success.map(|since| since.as_secs()),
             "registrant summary"
         );
     }
