@@ -140,8 +140,10 @@ impl Registrant {
         self.told.send_if_modified(|told| told.lifecycle.replace(lifecycle) != Some(lifecycle));
     }
 
-    /// Says how much the instance has to do; goes out with the next beat.
-    pub fn report_load(&self, load: Load) {
+    /// Says how much the instance has to do; goes out with the next beat. A share of failures outside of 0 to 1 is taken
+    /// for the nearest one in it, and what is no number for 0: a wrong figure must not cost the lease that it goes with.
+    pub fn report_load(&self, mut load: Load) {
+        load.error_rate = within_one(load.error_rate);
         // Nobody is woken: load is told all the time, and a beat is soon enough.
         self.told.send_if_modified(|told| {
             told.load = Some(load);
@@ -162,6 +164,10 @@ impl Registrant {
             Ok(_) | Err(_) => Closed::LeftToLapse,
         }
     }
+}
+
+const fn within_one(share: f64) -> f64 {
+    if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
 }
 
 fn is_shared(raw: &Declaration) -> bool {
@@ -210,6 +216,17 @@ mod tests {
         assert!(one.holder.is_some() && one.holder != other.holder);
         let (named, _) = checked(Declaration { holder: Some("pod-1".into()), ..shared() }).unwrap();
         assert_eq!(named.holder.as_deref(), Some("pod-1"));
+    }
+
+    #[test]
+    fn a_share_that_every_registry_would_refuse_is_never_reported() {
+        let options = RegistrantOptions::new(["http://127.0.0.1:1"], declaration("ops/mail"));
+        let registrant = Registrant::start(options).unwrap();
+        for (told, reported) in [(0.25, 0.25), (1.5, 1.0), (-0.1, 0.0), (f64::INFINITY, 1.0), (f64::NAN, 0.0)]
+        {
+            registrant.report_load(Load { error_rate: told, ..Load::default() });
+            assert_eq!(registrant.told.borrow().load.unwrap().error_rate, reported, "{told}");
+        }
     }
 
     #[test]
