@@ -14,8 +14,8 @@ wanted=$(awk '$1 == "go.etcd.io/etcd/server/v3" && $2 != "" { sub(/^v/, "", $2);
 at_least() {
   local least=$1 found
   shift
-  found=$("$@" 2>/dev/null | sed -n 's/.*[Vv]ersion: *\([0-9][0-9.]*\).*/\1/p' | head -n 1) || return 1
-  [ -n "$found" ] && [ "$(printf '%s\n' "$least" "$found" | sort -V | head -n 1)" = "$least" ]
+  found=$("$@" 2>/dev/null | awk '/[Vv]ersion: *[0-9]/ && !found { sub(/.*[Vv]ersion: */, ""); sub(/[^0-9.].*/, ""); found = $0 } END { print found }') || return 1
+  [ -n "$found" ] && [ "$(printf '%s\n' "$least" "$found" | sort -V | awk 'NR == 1')" = "$least" ]
 }
 
 is_there() {

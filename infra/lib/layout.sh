@@ -19,7 +19,12 @@ all_names() {
   done
 }
 
-is_name() { all_names | grep -qxF -e "$1"; }
+# No pipe into a reader that leaves early, here and below: the writer's broken pipe would count as "no".
+is_name() {
+  local name
+  for name in $(all_names); do [ "$name" != "$1" ] || return 0; done
+  return 1
+}
 
 # select_names LIST: names, roles (etcd, kafka, cell, replicator) or regions, by commas → names in order.
 select_names() {
@@ -61,7 +66,7 @@ ports_of() {
 }
 
 # main_port NAME: the port that tells readiness.
-main_port() { ports_of "$1" | head -n 1 | cut -d ' ' -f 1; }
+main_port() { ports_of "$1" | awk 'NR == 1 { print $1 }'; }
 
 # address_of NAME: what a person or a client connects to.
 address_of() {

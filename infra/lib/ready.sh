@@ -5,7 +5,7 @@
 get() { curl -sS --noproxy '*' --max-time 2 "$@" 2>/dev/null; }
 
 # etcd's own health check is a linearizable read.
-etcd_is_ready() { get "http://127.0.0.1:$1/health" | grep -q '"health":"true"'; }
+etcd_is_ready() { [[ $(get "http://127.0.0.1:$1/health") == *'"health":"true"'* ]]; }
 
 http_is_ready() { [ "$(get -o /dev/null -w '%{http_code}' "http://127.0.0.1:$1/readyz")" = 200 ]; }
 
