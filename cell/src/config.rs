@@ -209,6 +209,10 @@ impl CellConfig {
         for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
             listen::check(address, callers).map_err(|why| bad(key, why))?;
         }
+        if self.listen.http == self.listen.grpc && !self.listen.grpc.ends_with(":0") {
+            let why = "it is listen.http's address as well, where gRPC is answered too: give this one a port of its own";
+            return Err(bad("listen.grpc", why.into()));
+        }
         if let Some(address) =
             self.listen.advertise.as_deref().filter(|address| !listen::is_host_and_port(address))
         {

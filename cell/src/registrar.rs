@@ -418,8 +418,12 @@ impl Registrar {
     }
 
     fn wall_in(&self, ahead: Duration) -> Timestamp {
-        Timestamp(self.clock.wall().0.saturating_add(i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX)))
+        wall_after(self.clock.wall(), ahead)
     }
+}
+
+fn wall_after(moment: Timestamp, span: Duration) -> Timestamp {
+    Timestamp(moment.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
 }
 
 fn lost_to(id: &InstanceId, entry: &Entry, epoch: Epoch) -> Refusal {

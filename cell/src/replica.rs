@@ -86,7 +86,13 @@ impl<S: Store> Replica<S> {
             };
             match ended {
                 Ended::Broken(error) => {
-                    tracing::warn!(region = %self.view.region(), %error, "store away; serving the last state");
+                    let region = self.view.region();
+                    match self.view.position() {
+                        Some(at) => {
+                            tracing::warn!(%region, %error, %at, "store away; serving the last state")
+                        }
+                        None => tracing::warn!(%region, %error, "store away; there is no state to serve yet"),
+                    }
                     reload = self.view.position().is_none().then_some("started");
                     let wait = backoff.next(random::chance());
                     tokio::select! {

@@ -13,7 +13,7 @@ use rollcall_proto::v1::ask_response::NoOffice;
 use rollcall_proto::v1::ask_response::answer::Answer;
 use tokio::sync::watch;
 
-use super::{HolderFacts, LeaseFacts, Registrar};
+use super::{HolderFacts, LeaseFacts, Registrar, wall_after};
 use crate::forward::{Unheard, words};
 use crate::keeper::Renewed;
 use crate::operator::{GuardFacts, Released};
@@ -101,7 +101,8 @@ impl Registrar {
             state: lease.state(now),
             missed: lease.missed(now),
             renewed_at: lease.renewed_wall,
-            expires_at: self.wall_in(lease.deadline().since(now)),
+            // Of its last renewal, whatever the question's moment: a lease that the guard holds has lapsed.
+            expires_at: wall_after(lease.renewed_wall, lease.length),
             holders,
         }))
     }

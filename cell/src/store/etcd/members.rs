@@ -82,7 +82,7 @@ impl Members {
                 }
                 Meaning::NotReached(reason) => {
                     self.leave(index);
-                    why = Some(reason);
+                    why = Some(self.at(index, &reason));
                 }
             }
         }
@@ -112,7 +112,7 @@ impl Members {
                 Meaning::Answer(error) => return Err(error),
                 Meaning::Broken(reason) | Meaning::NotReached(reason) => {
                     self.leave(index);
-                    why = Some(reason);
+                    why = Some(self.at(index, &reason));
                 }
             }
             if Instant::now() >= end {
@@ -137,6 +137,12 @@ impl Members {
         let next = (index + 1) % self.members.len().max(1);
         // Failing means that another call left the same member.
         let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Which member it was that did not do it.
+    fn at(&self, index: usize, reason: &str) -> String {
+        let address = self.members.get(index).map_or("", |member| member.address.as_str());
+        if reason.contains(address) { reason.to_owned() } else { format!("{address}: {reason}") }
     }
 
     fn silent(&self, index: usize) -> String {
