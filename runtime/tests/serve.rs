@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,7 +16,6 @@ use rollcall_runtime::serve::{Limits, Peers, Serve};
 use rollcall_runtime::{Metrics, Tasks};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, MutexGuard};
 
 /// Longest wait for anything that comes by itself.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -24,14 +24,21 @@ const NEVER: Duration = Duration::from_secs(3_600);
 /// Short enough to come at once; what must not be cut by it is busy, not fast.
 const SOON: Duration = Duration::from_millis(100);
 
-/// File descriptors and tasks belong to the process, so the tests take turns.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// File descriptors belong to the process, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Runs a test with the process to itself. Its runtime begins after its turn has: a runtime holds descriptors of its
+/// own, and one that is made beside a test that counts them looks like a leak.
+fn alone(test: impl Future<Output = ()>) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test);
+}
 
 struct Server {
     at: SocketAddr,
     tasks: Tasks,
     metrics: Metrics,
-    _turn: MutexGuard<'static, ()>,
 }
 
 /// Limits that no test meets by accident.
@@ -56,7 +63,6 @@ async fn drip() -> Body {
 }
 
 async fn start(limits: Limits) -> Server {
-    let turn = TURN.lock().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (at, tasks, metrics) = (listener.local_addr().unwrap(), Tasks::new(), Metrics::new());
     let app = Router::new()
@@ -67,7 +73,7 @@ async fn start(limits: Limits) -> Server {
     let peers = Peers::new(&metrics);
     let serve = Serve { listener, name: "http", app, limits, peers, stopping: tasks.cancelled() };
     tasks.spawn("http", serve.run());
-    Server { at, tasks, metrics, _turn: turn }
+    Server { at, tasks, metrics }
 }
 
 impl Server {
@@ -143,162 +149,184 @@ fn alive() -> usize {
 
 const ASK: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-#[tokio::test]
-async fn a_request_knows_its_peer_and_a_connection_serves_many() {
-    let server = start(patient()).await;
-    let mut stream = server.open().await;
-    let own = stream.local_addr().unwrap();
-    for _ in 0..3 {
-        stream.write_all(ASK.as_bytes()).await.unwrap();
-        until(&mut stream, &format!("hello {own}")).await;
-    }
-}
-
-#[tokio::test]
-async fn f39_heads_that_never_become_whole_are_let_go_of() {
-    let server = start(Limits { head: SOON, ..patient() }).await;
-    let (files, tasks) = (descriptors(), alive());
-    let mut slow = Vec::new();
-    for text in ["", "G", "GET / HT", "GET / HTTP/1.1\r\nhost: a\r\nx: "] {
-        for _ in 0..50 {
-            slow.push(server.sent(text).await);
+#[test]
+fn a_request_knows_its_peer_and_a_connection_serves_many() {
+    alone(async {
+        let server = start(patient()).await;
+        let mut stream = server.open().await;
+        let own = stream.local_addr().unwrap();
+        for _ in 0..3 {
+            stream.write_all(ASK.as_bytes()).await.unwrap();
+            until(&mut stream, &format!("hello {own}")).await;
         }
-    }
-    // One that had an answer first, and begins another head.
-    let mut second = server.sent(ASK).await;
-    until(&mut second, "hello").await;
-    second.write_all(b"GET /").await.unwrap();
-    slow.push(second);
-    for stream in &mut slow {
-        assert!(!rest(stream).await.contains("HTTP/1.1"), "answered");
-    }
-    assert!(server.cut("slow_head") >= 201.0);
-    drop(slow);
-    server.has_open(0.0).await;
-    eventually("files and tasks as before", || async {
-        (descriptors() <= files && alive() <= tasks).then_some(())
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn f39_a_connection_without_requests_ends_and_one_with_a_stream_does_not() {
-    let server = start(Limits { idle: SOON, ..patient() }).await;
-    let mut watch = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut idle = server.sent(ASK).await;
-    assert!(rest(&mut idle).await.contains("hello"));
-    assert_eq!(server.cut("idle"), 1.0);
-    // The stream has outlived the limit many times over.
-    let mut seen = String::new();
-    while seen.matches("tick").count() < 5 {
-        seen.push_str(&until(&mut watch, "tick").await);
-    }
-    assert_eq!(server.cut("idle"), 1.0);
+#[test]
+fn f39_heads_that_never_become_whole_are_let_go_of() {
+    alone(async {
+        let server = start(Limits { head: SOON, ..patient() }).await;
+        let (files, tasks) = (descriptors(), alive());
+        let mut slow = Vec::new();
+        for text in ["", "G", "GET / HT", "GET / HTTP/1.1\r\nhost: a\r\nx: "] {
+            for _ in 0..50 {
+                slow.push(server.sent(text).await);
+            }
+        }
+        // One that had an answer first, and begins another head.
+        let mut second = server.sent(ASK).await;
+        until(&mut second, "hello").await;
+        second.write_all(b"GET /").await.unwrap();
+        slow.push(second);
+        for stream in &mut slow {
+            assert!(!rest(stream).await.contains("HTTP/1.1"), "answered");
+        }
+        assert!(server.cut("slow_head") >= 201.0);
+        drop(slow);
+        server.has_open(0.0).await;
+        eventually("files and tasks as before", || async {
+            (descriptors() <= files && alive() <= tasks).then_some(())
+        })
+        .await;
+    });
 }
 
-#[tokio::test]
-async fn f39_a_body_that_never_arrives_is_given_up_and_one_after_its_answer_is_not() {
-    let server = start(Limits { body: SOON, ..patient() }).await;
-    for head in ["content-length: 9", "transfer-encoding: chunked"] {
-        let mut stream = server.sent(&format!("POST /whole HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\n")).await;
+#[test]
+fn f39_a_connection_without_requests_ends_and_one_with_a_stream_does_not() {
+    alone(async {
+        let server = start(Limits { idle: SOON, ..patient() }).await;
+        let mut watch = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut idle = server.sent(ASK).await;
+        assert!(rest(&mut idle).await.contains("hello"));
+        assert_eq!(server.cut("idle"), 1.0);
+        // The stream has outlived the limit many times over.
+        let mut seen = String::new();
+        while seen.matches("tick").count() < 5 {
+            seen.push_str(&until(&mut watch, "tick").await);
+        }
+        assert_eq!(server.cut("idle"), 1.0);
+    });
+}
+
+#[test]
+fn f39_a_body_that_never_arrives_is_given_up_and_one_after_its_answer_is_not() {
+    alone(async {
+        let server = start(Limits { body: SOON, ..patient() }).await;
+        for head in ["content-length: 9", "transfer-encoding: chunked"] {
+            let mut stream = server.sent(&format!("POST /whole HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\n")).await;
+            let answer = rest(&mut stream).await;
+            assert!(answer.contains("the body had not arrived"), "{head}: {answer}");
+        }
+        let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc").await;
+        until(&mut stream, "3 bytes").await;
+    });
+}
+
+#[test]
+fn an_answer_before_the_body_is_not_lost_to_what_still_comes() {
+    alone(async {
+        let server = start(patient()).await;
+        let mut stream =
+            server.sent("POST /refused HTTP/1.1\r\nhost: a\r\ncontent-length: 9000000\r\n\r\n").await;
+        // More than the buffers between us hold: it only fits if somebody reads it.
+        stream.write_all(&vec![b'x'; 9_000_000]).await.unwrap();
         let answer = rest(&mut stream).await;
-        assert!(answer.contains("the body had not arrived"), "{head}: {answer}");
-    }
-    let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc").await;
-    until(&mut stream, "3 bytes").await;
+        assert!(answer.starts_with("HTTP/1.1 418"), "{answer}");
+    });
 }
 
-#[tokio::test]
-async fn an_answer_before_the_body_is_not_lost_to_what_still_comes() {
-    let server = start(patient()).await;
-    let mut stream =
-        server.sent("POST /refused HTTP/1.1\r\nhost: a\r\ncontent-length: 9000000\r\n\r\n").await;
-    // More than the buffers between us hold: it only fits if somebody reads it.
-    stream.write_all(&vec![b'x'; 9_000_000]).await.unwrap();
-    let answer = rest(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 418"), "{answer}");
-}
-
-#[tokio::test]
-async fn f39_above_the_bound_a_connection_is_closed_and_below_it_taken_again() {
-    let server = start(Limits { connections_max: 20, ..patient() }).await;
-    let mut held = Vec::new();
-    for _ in 0..20 {
-        held.push(server.sent(ASK).await);
-    }
-    for stream in &mut held {
-        until(stream, "hello").await;
-    }
-    let mut over = server.open().await;
-    assert_eq!(rest(&mut over).await, "");
-    assert_eq!(server.cut("full"), 1.0);
-    // Those who are in are served.
-    held[7].write_all(ASK.as_bytes()).await.unwrap();
-    until(&mut held[7], "hello").await;
-    held.truncate(10);
-    server.has_open(10.0).await;
-    let mut next = server.sent(ASK).await;
-    until(&mut next, "hello").await;
-}
-
-#[tokio::test]
-async fn i25_what_two_thousand_connections_held_is_given_back() {
-    let server = start(patient()).await;
-    let (files, tasks) = (descriptors(), alive());
-    for round in 0..200 {
-        let mut streams = Vec::new();
-        for _ in 0..10 {
-            streams.push(
-                server.sent(if round % 2 == 0 { ASK } else { "GET /drip HTTP/1.1\r\nhost: a\r\n\r\n" }).await,
-            );
+#[test]
+fn f39_above_the_bound_a_connection_is_closed_and_below_it_taken_again() {
+    alone(async {
+        let server = start(Limits { connections_max: 20, ..patient() }).await;
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            held.push(server.sent(ASK).await);
         }
-        for stream in &mut streams {
-            until(stream, if round % 2 == 0 { "hello" } else { "tick" }).await;
+        for stream in &mut held {
+            until(stream, "hello").await;
         }
-    }
-    server.has_open(0.0).await;
-    eventually("files and tasks as before", || async {
-        (descriptors() <= files && alive() <= tasks).then_some(())
-    })
-    .await;
+        let mut over = server.open().await;
+        assert_eq!(rest(&mut over).await, "");
+        assert_eq!(server.cut("full"), 1.0);
+        // Those who are in are served.
+        held[7].write_all(ASK.as_bytes()).await.unwrap();
+        until(&mut held[7], "hello").await;
+        held.truncate(10);
+        server.has_open(10.0).await;
+        let mut next = server.sent(ASK).await;
+        until(&mut next, "hello").await;
+    });
 }
 
-#[tokio::test]
-async fn a_stop_answers_what_is_in_flight_ends_what_is_idle_and_cuts_what_does_not_end() {
-    let server = start(Limits { drain: SOON, ..patient() }).await;
-    let mut idle = server.sent(ASK).await;
-    until(&mut idle, "hello").await;
-    let mut endless = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    until(&mut endless, "tick").await;
-    let mut silent = server.open().await;
-    server.has_open(3.0).await;
-    assert_eq!(server.tasks.drain(DEADLINE).await, Vec::<&str>::new());
-    rest(&mut idle).await;
-    rest(&mut endless).await;
-    rest(&mut silent).await;
-    assert_eq!(server.cut("drain"), 1.0);
-    assert!(TcpStream::connect(server.at).await.is_err(), "still taken after the stop");
+#[test]
+fn i25_what_two_thousand_connections_held_is_given_back() {
+    alone(async {
+        let server = start(patient()).await;
+        let (files, tasks) = (descriptors(), alive());
+        for round in 0..200 {
+            let mut streams = Vec::new();
+            for _ in 0..10 {
+                streams.push(
+                    server
+                        .sent(if round % 2 == 0 { ASK } else { "GET /drip HTTP/1.1\r\nhost: a\r\n\r\n" })
+                        .await,
+                );
+            }
+            for stream in &mut streams {
+                until(stream, if round % 2 == 0 { "hello" } else { "tick" }).await;
+            }
+        }
+        server.has_open(0.0).await;
+        eventually("files and tasks as before", || async {
+            (descriptors() <= files && alive() <= tasks).then_some(())
+        })
+        .await;
+    });
 }
 
-#[tokio::test]
-async fn a_request_in_flight_at_the_stop_is_answered() {
-    let server = start(patient()).await;
-    let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na").await;
-    let ping = server.sent(ASK).await;
-    server.has_open(2.0).await;
-    drop(ping);
-    server.has_open(1.0).await;
-    server.tasks.cancelled().cancel();
-    stream.write_all(b"bc").await.unwrap();
-    assert!(rest(&mut stream).await.contains("3 bytes"));
+#[test]
+fn a_stop_answers_what_is_in_flight_ends_what_is_idle_and_cuts_what_does_not_end() {
+    alone(async {
+        let server = start(Limits { drain: SOON, ..patient() }).await;
+        let mut idle = server.sent(ASK).await;
+        until(&mut idle, "hello").await;
+        let mut endless = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        until(&mut endless, "tick").await;
+        let mut silent = server.open().await;
+        server.has_open(3.0).await;
+        assert_eq!(server.tasks.drain(DEADLINE).await, Vec::<&str>::new());
+        rest(&mut idle).await;
+        rest(&mut endless).await;
+        rest(&mut silent).await;
+        assert_eq!(server.cut("drain"), 1.0);
+        assert!(TcpStream::connect(server.at).await.is_err(), "still taken after the stop");
+    });
 }
 
-#[tokio::test]
-async fn f23_a_half_open_http2_peer_is_noticed_by_its_unanswered_pings() {
-    let server = start(Limits { keep_alive: SOON, ..patient() }).await;
-    // The preface and empty settings, and then never another word: pings find no answer.
-    let mut mute = server.open().await;
-    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    rest(&mut mute).await;
-    server.has_open(0.0).await;
+#[test]
+fn a_request_in_flight_at_the_stop_is_answered() {
+    alone(async {
+        let server = start(patient()).await;
+        let mut stream = server.sent("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na").await;
+        let ping = server.sent(ASK).await;
+        server.has_open(2.0).await;
+        drop(ping);
+        server.has_open(1.0).await;
+        server.tasks.cancelled().cancel();
+        stream.write_all(b"bc").await.unwrap();
+        assert!(rest(&mut stream).await.contains("3 bytes"));
+    });
+}
+
+#[test]
+fn f23_a_half_open_http2_peer_is_noticed_by_its_unanswered_pings() {
+    alone(async {
+        let server = start(Limits { keep_alive: SOON, ..patient() }).await;
+        // The preface and empty settings, and then never another word: pings find no answer.
+        let mut mute = server.open().await;
+        mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        rest(&mut mute).await;
+        server.has_open(0.0).await;
+    });
 }
