@@ -3,9 +3,9 @@
 //! The log is a pipe that may lose, duplicate, delay and forget; what makes that harmless stands in the records and is
 //! judged by the model. Two adapters, one contract suite: `kafka` for regions that run, `memory` for one process.
 //!
-//! Promises: records appended by one caller stand in the order of its calls; an offset means the same for ever within
-//! one topic; a follower is told when what it wants is not there, and is never moved elsewhere in silence. Never here:
-//! what a record means for a view.
+//! Promises: of what one appender was given, a beginning stands in the log, in the order of the calls and without a hole;
+//! an offset means the same for ever within one topic; a follower is told when what it wants is not there, and is never
+//! moved elsewhere in silence. Never here: what a record means for a view.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
@@ -81,6 +81,11 @@ pub type Appending = Pin<Box<dyn Future<Output = Result<u64, LogError>> + Send>>
 pub trait FeedLog: Clone + Send + Sync + 'static {
     /// A topic being followed.
     type Follow: Follow;
+    /// Where a writer's records go in.
+    type Appender: Appender;
+
+    /// Where the log is, for sentences about it.
+    fn address(&self) -> &str;
 
     /// Creates the two topics of a region where they are missing; topics that are there are only checked.
     ///
@@ -88,9 +93,12 @@ pub trait FeedLog: Clone + Send + Sync + 'static {
     /// [`LogError::Refused`] for a topic that cannot carry a feed: with more than one partition there is no order.
     fn ensure(&self, region: &Region) -> impl Future<Output = Result<(), LogError>> + Send;
 
-    /// Appends a record. It is queued when this returns, so that calls in order are records in order; the future is
-    /// only the answer. The caller bounds how many it has under way.
-    fn append(&self, topic: &Topic, record: Outgoing) -> Appending;
+    /// A new beginning for a writer, which first reads the log's end: what earlier appenders had under way when they
+    /// failed or were let go of may stand there or not, and may even still arrive.
+    ///
+    /// # Errors
+    /// [`LogError::Refused`] for settings that the client refuses, [`LogError::Away`] when it cannot be made now.
+    fn appender(&self) -> Result<Self::Appender, LogError>;
 
     /// The first offset that is there and the one that the next record will get.
     ///
@@ -104,6 +112,18 @@ pub trait FeedLog: Clone + Send + Sync + 'static {
     /// [`LogError::OutOfRange`] for an offset that is not there.
     fn follow(&self, topic: &Topic, from: u64)
     -> impl Future<Output = Result<Self::Follow, LogError>> + Send;
+}
+
+/// Where one writer's records go in. Clones are one and the same.
+///
+/// Of what it was given for a topic, a beginning stands in the log: after a record that was not taken, none behind it is,
+/// so an appender that failed once fails for good. (A record that is refused for its size was never under way.) Letting go
+/// of the last clone gives up what is still under way.
+pub trait Appender: Clone + Send + Sync + 'static {
+    /// Appends a record. It is queued when this returns, so that calls in order are records in order; the future is
+    /// only the answer, and waits for as long as the log is away. The caller bounds how many it has under way, and how
+    /// long it waits.
+    fn append(&self, topic: &Topic, record: Outgoing) -> Appending;
 }
 
 /// A topic's records as they come.

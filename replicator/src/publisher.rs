@@ -20,19 +20,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance;
-use crate::feed_log::{Appending, FeedLog, LogError, Topic, newest, record};
+use crate::feed_log::{Appender, Appending, FeedLog, LogError, Topic, newest, record};
 use crate::metrics::Figures;
 use crate::source::{Events, Source, SourceError};
-use plan::{Offer, Plan, Schedule};
+use plan::{Offer, Owed, Plan, Schedule};
 
-/// First and longest wait between two tries, full jitter.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// First and longest wait between two tries, full jitter: views are to be current ten seconds after the log is back.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// A session that lived this long ends the row of failures.
 const LASTING: Duration = Duration::from_secs(10);
 /// How often time alone is looked at: schedules are in minutes, a stall in seconds.
 const TICK: Duration = Duration::from_millis(250);
 /// Pages of a snapshot under way: 4 MiB, so that the feed beside it is not held up.
 const PAGES_UNDER_WAY: usize = 4;
+/// A page of at most 1 MiB that is not taken in this time is given up, with the session.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the publisher shows of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub struct Publisher<L> {
     view: View,
     /// The next session leaves out what the feed lacks and begins at the own state; the reason why.
     jump: Option<&'static str>,
+    owed: Owed,
+    /// Behind the last record that the log has acknowledged.
+    known: Option<u64>,
 }
 
 /// Why a session ended; the next one begins after a wait.
@@ -84,7 +89,9 @@ impl<L: FeedLog> Publisher<L> {
     ) -> (Self, watch::Receiver<Status>) {
         let (status, shown) = watch::channel(Status::default());
         let view = View::new(region.clone());
-        (Self { region, log, source, schedule, clock, figures, status, view, jump: None }, shown)
+        let owed = Owed { due: None, snapshot_at: clock.now() };
+        let (jump, known) = (None, None);
+        (Self { region, log, source, schedule, clock, figures, status, view, jump, owed, known }, shown)
     }
 
     /// Publishes until cancelled.
@@ -100,13 +107,17 @@ impl<L: FeedLog> Publisher<L> {
                 backoff.reset();
             }
             let was_waiting = self.status.borrow().waiting_for.is_some();
-            self.status.send_modify(|status| status.waiting_for = Some(ended.to_string()));
+            let reason = match &ended {
+                Ended::Log(error) => format!("{error} (log at {})", self.log.address()),
+                Ended::Source(_) | Ended::Restart(_) => ended.to_string(),
+            };
             // Once for each outage; its later tries are steps of one and the same.
             if was_waiting {
-                tracing::debug!(region = %self.region, reason = %ended, "publishing is still interrupted");
+                tracing::debug!(region = %self.region, reason, "publishing is still interrupted");
             } else {
-                tracing::warn!(region = %self.region, reason = %ended, "publishing is interrupted");
+                tracing::warn!(region = %self.region, reason, "publishing is interrupted");
             }
+            self.status.send_modify(|status| status.waiting_for = Some(reason));
             match ended {
                 Ended::Restart(reason) => {
                     // What was published no longer follows from what the cell has: only a snapshot ends the doubt of
@@ -132,22 +143,25 @@ impl<L: FeedLog> Publisher<L> {
     async fn session(&mut self) -> Result<Infallible, Ended> {
         let own = self.load().await?;
         self.log.ensure(&self.region).await?;
-        let tail = newest::feed_tail(&self.log, &self.region).await?;
+        let tail = newest::feed_tail(&self.log, &self.region, self.known).await?;
         let snapshot = newest::snapshot_tail(&self.log, &self.region).await?;
         let snapshot = snapshot.as_ref().map(|(head, offset)| (&head.position, *offset));
-        let mut plan = Plan::begin(self.schedule, &tail, &own, snapshot, self.clock.now());
+        let mut plan = Plan::begin(self.schedule, &tail, &own, snapshot, self.owed, self.clock.now());
         if let Some(reason) = self.jump {
             plan.jumped(&own, reason);
         }
         let since = plan.since(&own);
         let events = self.source.open(Some(&since)).await?;
         self.jump = None;
+        self.known = Some(tail.offsets.end);
         tracing::info!(region = %self.region, tail = ?tail.position, offsets = ?tail.offsets, %since, "publishing");
         self.status.send_modify(|status| {
             status.waiting_for = None;
             status.heard_at = Some(self.clock.now());
         });
-        self.forward(plan, events).await
+        let ended = self.forward(&mut plan, events).await;
+        self.owed = plan.owed();
+        ended
     }
 
     /// The own state, read from the cell whole where there is none yet: snapshots are written from it.
@@ -169,7 +183,9 @@ impl<L: FeedLog> Publisher<L> {
         }
     }
 
-    async fn forward(&mut self, mut plan: Plan, mut events: Events) -> Result<Infallible, Ended> {
+    async fn forward(&mut self, plan: &mut Plan, mut events: Events) -> Result<Infallible, Ended> {
+        // Ends with the session, and with it what is under way: the next session trusts the tail alone.
+        let appender = self.log.appender()?;
         let mut follower = Follower::new(None);
         let mut under_way: FuturesOrdered<Tagged> = FuturesOrdered::new();
         let mut writing: Option<Writing> = None;
@@ -184,11 +200,13 @@ impl<L: FeedLog> Publisher<L> {
             {
                 let offset = plan.snapshot_begun(now);
                 tracing::info!(region = %self.region, at = %snapshot.head().position, reason, "writing a snapshot");
-                writing = Some(Box::pin(write_snapshot(self.log.clone(), snapshot, offset)));
+                writing = Some(Box::pin(write_snapshot(appender.clone(), snapshot, offset)));
             }
             tokio::select! {
                 Some((taken, to, kind)) = under_way.next() => {
-                    plan.acknowledged(taken?, self.clock.now());
+                    let offset = taken?;
+                    plan.acknowledged(offset, self.clock.now());
+                    self.known = Some(offset + 1);
                     self.figures.published(kind, 1);
                     let now = self.clock.now();
                     self.status.send_modify(|status| {
@@ -197,13 +215,14 @@ impl<L: FeedLog> Publisher<L> {
                     });
                 }
                 event = events.next(), if plan.has_room() => {
-                    if let Some(tagged) = self.take(event?, &mut follower, &mut plan)? {
+                    if let Some(tagged) = self.take(event?, &mut follower, plan, &appender)? {
                         under_way.push_back(tagged);
                     }
                 }
                 Some(written) = maybe(&mut writing) => {
                     writing = None;
                     self.figures.published("snapshot_page", written?);
+                    plan.snapshot_written();
                 }
                 _ = ticks.tick() => {
                     if plan.is_stalled(self.clock.now()) {
@@ -220,6 +239,7 @@ impl<L: FeedLog> Publisher<L> {
         event: Event,
         follower: &mut Follower,
         plan: &mut Plan,
+        appender: &L::Appender,
     ) -> Result<Option<Tagged>, Ended> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let item = match &event {
@@ -257,7 +277,7 @@ impl<L: FeedLog> Publisher<L> {
                 Ok(None)
             }
             Offer::Append => Ok(Some(Tagged {
-                appending: self.log.append(&Topic::feed(&self.region), outgoing),
+                appending: appender.append(&Topic::feed(&self.region), outgoing),
                 to,
                 kind,
             })),
@@ -290,7 +310,7 @@ async fn maybe(writing: &mut Option<Writing>) -> Option<Result<u64, LogError>> {
 }
 
 /// Appends the pages of a snapshot; gives back how many.
-async fn write_snapshot<L: FeedLog>(log: L, snapshot: Snapshot, feed_offset: u64) -> Result<u64, LogError> {
+async fn write_snapshot(log: impl Appender, snapshot: Snapshot, feed_offset: u64) -> Result<u64, LogError> {
     let head = snapshot.head().clone();
     let topic = Topic::snapshot(&head.region);
     // A second of work for a hundred thousand agents.
@@ -300,14 +320,19 @@ async fn write_snapshot<L: FeedLog>(log: L, snapshot: Snapshot, feed_offset: u64
     for page in cut.map_err(|error| LogError::Away(error.to_string()))? {
         under_way.push_back(log.append(&topic, record::outgoing_page(&head, &page)));
         pages += 1;
-        if under_way.len() >= PAGES_UNDER_WAY
-            && let Some(taken) = under_way.next().await
-        {
-            taken?;
+        if under_way.len() >= PAGES_UNDER_WAY {
+            take_page(&mut under_way).await?;
         }
     }
-    while let Some(taken) = under_way.next().await {
-        taken?;
+    while !under_way.is_empty() {
+        take_page(&mut under_way).await?;
     }
     Ok(pages)
+}
+
+/// Waits until the oldest page under way stands in the log.
+async fn take_page(under_way: &mut FuturesOrdered<Appending>) -> Result<(), LogError> {
+    let taken = tokio::time::timeout(PAGE_WITHIN, under_way.next()).await;
+    let taken = taken.map_err(|_| LogError::Away(format!("a page was not taken in {PAGE_WITHIN:?}")))?;
+    taken.transpose().map(|_| ())
 }

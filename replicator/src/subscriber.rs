@@ -36,6 +36,8 @@ pub struct Subscriber<L: FeedLog> {
     ready: Option<ready::Handle>,
     /// The feed as it is being read, and the offset of its next record.
     reading: Option<(u64, L::Follow)>,
+    /// The log did not answer, and that was said.
+    is_away: bool,
 }
 
 impl<L: FeedLog> Subscriber<L> {
@@ -51,8 +53,9 @@ impl<L: FeedLog> Subscriber<L> {
         let (view, place) = copy.load(&region, &clock).await;
         let machine = Machine::new(view, place, clock.now());
         let (published, shown) = watch::channel(Arc::new(machine.shown().clone()));
+        let ready = Some(ready);
         let mut subscriber =
-            Self { log, clock, figures, machine, published, copy, ready: Some(ready), reading: None };
+            Self { log, clock, figures, machine, published, copy, ready, reading: None, is_away: false };
         if subscriber.machine.shown().position().is_some() {
             subscriber.caught_up();
         }
@@ -115,6 +118,7 @@ impl<L: FeedLog> Subscriber<L> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         match looked {
             Ok(looked) => {
+                self.answered();
                 self.figures.refused(&region, looked.refused);
                 if looked.found.is_none() {
                     tracing::debug!(%region, ?wanted, "no snapshot of use");
@@ -125,11 +129,12 @@ impl<L: FeedLog> Subscriber<L> {
             }
             Err(LogError::NoTopic(topic)) => {
                 tracing::debug!(%region, topic, "region has not published");
+                self.answered();
                 self.caught_up();
                 self.machine.found(None, now, wall, chance::draw())
             }
             Err(error) => {
-                tracing::debug!(%region, %error, "snapshots cannot be read");
+                self.unanswered(&error);
                 self.machine.broke(&error, now, chance::draw())
             }
         }
@@ -142,22 +147,40 @@ impl<L: FeedLog> Subscriber<L> {
             None => match self.log.follow(&Topic::feed(&region), offset).await {
                 Ok(follow) => follow,
                 Err(error) => {
-                    tracing::debug!(%region, offset, %error, "feed cannot be followed");
+                    self.unanswered(&error);
                     return self.machine.broke(&error, self.clock.now(), chance::draw());
                 }
             },
         };
         match tokio::time::timeout(SILENCE, follow.next()).await {
             Ok(Ok(record)) => {
+                self.answered();
                 self.reading = Some((record.offset + 1, follow));
                 self.machine.record(&record, self.clock.now(), self.clock.wall(), chance::draw())
             }
             Ok(Err(error)) => {
-                tracing::debug!(%region, offset, %error, "feed broke off");
+                self.unanswered(&error);
                 self.machine.broke(&error, self.clock.now(), chance::draw())
             }
             // Followed anew, which asks where the topic begins and ends.
             Err(_) => Step::Nothing,
+        }
+    }
+
+    /// Says that the log is away, once for each outage; the machine decides what to do about it.
+    fn unanswered(&mut self, error: &LogError) {
+        let (region, log) = (self.machine.shown().region(), self.log.address());
+        if matches!(error, LogError::Away(_) | LogError::Refused(_)) && !self.is_away {
+            self.is_away = true;
+            tracing::warn!(%region, log, %error, "the region's feed cannot be read; its view stays as it is, and ages");
+        } else {
+            tracing::debug!(%region, log, %error, "the region's feed breaks off");
+        }
+    }
+
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.is_away) {
+            tracing::info!(region = %self.machine.shown().region(), log = self.log.address(), "the region's feed is read again");
         }
     }
 

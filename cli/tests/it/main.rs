@@ -6,5 +6,6 @@ mod cell;
 mod dev;
 mod operator;
 mod process;
+mod replicator;
 mod run;
 mod verbs;

@@ -14,7 +14,7 @@ use rollcall_model::{Instant, Position, Region, Revision};
 use rollcall_proto::convert::{self, FeedItem};
 
 use super::newest::{self, Found, Wanted};
-use super::{BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Record, Topic, read, record};
+use super::{Appender, BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Record, Topic, read, record};
 use crate::testing::Origin;
 
 /// How long anything may take that a busy machine does at once.
@@ -38,6 +38,7 @@ macro_rules! feed_log_contract {
     ($open:path) => {
         $crate::feed_log_contract!(@tests $open:
             records_stand_in_the_order_of_the_calls
+            f27_what_was_given_up_is_there_as_a_beginning_or_not_at_all
             headers_and_body_come_back_as_they_were_appended
             a_follower_at_the_end_waits_for_the_next_record
             a_dropped_wait_loses_nothing
@@ -49,6 +50,7 @@ macro_rules! feed_log_contract {
             a_range_is_read_whole
             i21_a_record_never_looks_younger_than_it_is
             the_tail_is_the_last_record_that_can_be_read
+            a_hole_is_seen_back_to_where_the_end_was_known
             the_newest_whole_snapshot_is_found
             i18_a_torn_snapshot_is_passed_over_for_the_one_before
             a_snapshot_whose_place_is_forgotten_is_of_no_use
@@ -78,7 +80,8 @@ fn plain(text: &str) -> Outgoing {
 
 /// Appends and waits for the offset.
 pub async fn append(log: &impl FeedLog, topic: &Topic, outgoing: Outgoing) -> u64 {
-    within(log.append(topic, outgoing)).await.expect("appended")
+    let appender = log.appender().expect("an appender");
+    within(appender.append(topic, outgoing)).await.expect("appended")
 }
 
 /// The future's value, or a failed test.
@@ -97,7 +100,8 @@ fn text(record: &Record) -> String {
 /// Appends that were not waited for stand in order, and their offsets rise by one.
 pub async fn records_stand_in_the_order_of_the_calls(bench: &impl Bench) {
     let topic = Topic::feed(&region(bench, "c-order").await);
-    let under_way: Vec<_> = (0..200).map(|n| bench.log().append(&topic, plain(&n.to_string()))).collect();
+    let appender = bench.log().appender().unwrap();
+    let under_way: Vec<_> = (0..200).map(|n| appender.append(&topic, plain(&n.to_string()))).collect();
     for (n, appending) in under_way.into_iter().enumerate() {
         assert_eq!(within(appending).await.unwrap(), n as u64);
     }
@@ -105,6 +109,25 @@ pub async fn records_stand_in_the_order_of_the_calls(bench: &impl Bench) {
     for n in 0..200 {
         let record = next(&mut follow).await;
         assert_eq!((record.offset, text(&record)), (n, n.to_string()));
+    }
+}
+
+/// Whatever an appender had under way when it was let go of: it has no hole, and none of it comes behind the next one's.
+pub async fn f27_what_was_given_up_is_there_as_a_beginning_or_not_at_all(bench: &impl Bench) {
+    let topic = Topic::feed(&region(bench, "c-given-up").await);
+    for round in 0..5 {
+        let appender = bench.log().appender().unwrap();
+        let first = within(appender.append(&topic, plain(&format!("{round} begins")))).await.unwrap();
+        for n in 0..2_000 {
+            drop(appender.append(&topic, plain(&n.to_string())));
+        }
+        drop(appender);
+        append(bench.log(), &topic, plain("end")).await;
+        let there = bench.log().ends(&topic).await.unwrap();
+        let stand: Vec<String> =
+            read(bench.log(), &topic, first + 1..there.end).await.unwrap().iter().map(text).collect();
+        let old = stand.iter().filter(|text| *text != "end");
+        assert!(old.enumerate().all(|(n, text)| *text == n.to_string()), "round {round}: {stand:?}");
     }
 }
 
@@ -198,9 +221,10 @@ pub async fn topics_that_are_there_stay_as_they_are(bench: &impl Bench) {
 pub async fn a_record_over_the_limit_is_refused_and_the_next_is_taken(bench: &impl Bench) {
     let topic = Topic::feed(&region(bench, "c-large").await);
     let large = |bytes: usize| Outgoing { headers: Vec::new(), body: vec![b'x'; bytes].into() };
-    let refused = within(bench.log().append(&topic, large(BODY_BYTES_MAX + 128 * 1024))).await;
+    let appender = bench.log().appender().unwrap();
+    let refused = within(appender.append(&topic, large(BODY_BYTES_MAX + 128 * 1024))).await;
     assert_eq!(refused, Err(LogError::TooLarge));
-    assert_eq!(append(bench.log(), &topic, large(BODY_BYTES_MAX)).await, 0);
+    assert_eq!(within(appender.append(&topic, large(BODY_BYTES_MAX))).await, Ok(0));
     let mut follow = bench.log().follow(&topic, 0).await.unwrap();
     assert_eq!(next(&mut follow).await.body.len(), BODY_BYTES_MAX);
 }
@@ -241,14 +265,33 @@ pub async fn i21_a_record_never_looks_younger_than_it_is(bench: &impl Bench) {
 pub async fn the_tail_is_the_last_record_that_can_be_read(bench: &impl Bench) {
     let region = region(bench, "c-tail").await;
     let topic = Topic::feed(&region);
-    let empty = newest::feed_tail(bench.log(), &region).await.unwrap();
+    let empty = newest::feed_tail(bench.log(), &region, None).await.unwrap();
     assert_eq!((empty.position, empty.offsets), (None, 0..0));
     let mut origin = Origin::new("c-tail", "1-a");
     append(bench.log(), &topic, record::outgoing(&FeedItem::Delta(origin.put("a/b/1")))).await;
     append(bench.log(), &topic, record::outgoing(&FeedItem::Bookmark(origin.beat(Instant::default())))).await;
     append(bench.log(), &topic, plain("rubbish")).await;
-    let tail = newest::feed_tail(bench.log(), &region).await.unwrap();
+    let tail = newest::feed_tail(bench.log(), &region, None).await.unwrap();
     assert_eq!((tail.position, tail.offsets), (Some(origin.position()), 0..3));
+}
+
+/// Doubles are none.
+pub async fn a_hole_is_seen_back_to_where_the_end_was_known(bench: &impl Bench) {
+    let region = region(bench, "c-hole").await;
+    let appender = bench.log().appender().unwrap();
+    let mut origin = Origin::new("c-hole", "1-a");
+    let mut deltas: Vec<_> = (0..40).map(|n| origin.put(&format!("a/b/{n}"))).collect();
+    deltas.insert(9, Arc::clone(&deltas[3]));
+    deltas.remove(12);
+    for delta in deltas {
+        within(appender.append(&Topic::feed(&region), record::outgoing(&FeedItem::Delta(delta))))
+            .await
+            .unwrap();
+    }
+    let seen = async |known| newest::feed_tail(bench.log(), &region, known).await.unwrap().torn_at;
+    assert_eq!(seen(Some(5)).await, Some(12));
+    assert_eq!(seen(Some(13)).await, None, "it was there before");
+    assert_eq!(seen(None).await, None, "it is further back than the tail");
 }
 
 async fn write_snapshot(bench: &impl Bench, origin: &Origin, feed_offset: u64, pages: usize) {

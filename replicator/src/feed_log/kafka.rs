@@ -7,6 +7,8 @@
 //! A topic that was removed and made again under the same name cannot be told by its id without unsafe code; it is told
 //! by the positions in its records (fault F28).
 
+mod append;
+mod asking;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 mod faults;
@@ -14,20 +16,20 @@ mod follow;
 mod settings;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 use rollcall_model::Region;
 
 use crate::feed_log::topic::{Settings, TopicSettings};
-use crate::feed_log::{Appending, BODY_BYTES_MAX, FeedLog, LogError, Outgoing, Topic};
+use crate::feed_log::{FeedLog, LogError, Topic};
 
+pub use append::KafkaAppender;
+use asking::Asking;
 pub use follow::KafkaFollow;
 
 /// Longest answer to a question about topics: a broker that needs longer is away, and the caller tries again.
@@ -46,9 +48,8 @@ pub struct KafkaLog {
 struct Shared {
     brokers: String,
     topics: Settings,
-    producer: Mutex<FutureProducer>,
-    admin: AdminClient<DefaultClientContext>,
-    asker: Arc<BaseConsumer>,
+    admin: Asking<AdminClient<DefaultClientContext>>,
+    asker: Asking<BaseConsumer>,
 }
 
 impl KafkaLog {
@@ -57,39 +58,23 @@ impl KafkaLog {
     /// # Errors
     /// [`LogError::Refused`] for settings that the client refuses.
     pub fn open(brokers: &str) -> Result<Self, LogError> {
-        let refused = |error: rdkafka::error::KafkaError| LogError::Refused(error.to_string());
         let shared = Shared {
             brokers: brokers.to_owned(),
             topics: Settings::built_in().map_err(LogError::Refused)?,
-            producer: Mutex::new(settings::producer(brokers).create().map_err(refused)?),
-            admin: settings::client(brokers).create().map_err(refused)?,
-            asker: Arc::new(settings::consumer(brokers).create().map_err(refused)?),
+            admin: Asking::new(settings::client(brokers))?,
+            asker: Asking::new(settings::consumer(brokers))?,
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    fn producer(&self) -> MutexGuard<'_, FutureProducer> {
-        // It holds one handle that is replaced whole.
-        self.shared.producer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The producer; a new one where the old one lost its sequence for good. What it had under way is then open.
-    fn working_producer(&self) -> Result<FutureProducer, LogError> {
-        let mut producer = self.producer();
-        if let Some((code, reason)) = producer.client().fatal_error() {
-            tracing::warn!(%code, %reason, "producer failed for good, making a new one");
-            *producer = settings::producer(&self.shared.brokers)
-                .create()
-                .map_err(|error| LogError::Away(error.to_string()))?;
-        }
-        Ok(producer.clone())
     }
 
     async fn create(&self, topics: &[NewTopic<'_>]) -> Result<(), LogError> {
         let options =
             AdminOptions::new().request_timeout(Some(ANSWER_WITHIN)).operation_timeout(Some(ANSWER_WITHIN));
-        let answers = self.shared.admin.create_topics(topics, &options).await;
-        for answer in answers.map_err(|error| LogError::Away(error.to_string()))? {
+        let admin = self.shared.admin.get();
+        let answers = admin.create_topics(topics, &options).await;
+        let answers =
+            answers.map_err(|error| self.shared.admin.unanswered(&admin, error::of_client(&error)))?;
+        for answer in answers {
             match answer {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
                 Err((name, code)) if error::is_lasting(code) => {
@@ -102,9 +87,11 @@ impl KafkaLog {
     }
 
     async fn check(&self, topic: &Topic, settings: &TopicSettings) -> Result<(), LogError> {
-        let (asker, name) = (Arc::clone(&self.shared.asker), topic.name().to_owned());
-        let metadata = blocking(move || asker.fetch_metadata(Some(&name), ANSWER_WITHIN)).await?;
-        let metadata = metadata.map_err(|error| error::sorted(&error, topic))?;
+        let (asker, name) = (self.shared.asker.get(), topic.name().to_owned());
+        let asked = Arc::clone(&asker);
+        let metadata = blocking(move || asked.fetch_metadata(Some(&name), ANSWER_WITHIN)).await?;
+        let metadata =
+            metadata.map_err(|error| self.shared.asker.unanswered(&asker, error::sorted(&error, topic)))?;
         let found = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
         if found == 0 {
             return Err(LogError::NoTopic(topic.to_string()));
@@ -123,16 +110,37 @@ async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -
     tokio::task::spawn_blocking(ask).await.map_err(|error| LogError::Away(error.to_string()))
 }
 
-async fn ends(asker: Arc<BaseConsumer>, topic: &Topic) -> Result<Range<u64>, LogError> {
-    let name = topic.name().to_owned();
-    let marks = blocking(move || asker.fetch_watermarks(&name, PARTITION, ANSWER_WITHIN)).await?;
-    let (low, high) = marks.map_err(|error| error::sorted(&error, topic))?;
-    let offset = |mark: i64| u64::try_from(mark).unwrap_or_default();
-    Ok(offset(low)..offset(high))
+/// Ends a client: that may wait for its threads, which is not for an async one.
+fn let_go(end: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(end)),
+        Err(_) => end(),
+    }
+}
+
+impl Shared {
+    async fn ends(&self, topic: &Topic) -> Result<Range<u64>, LogError> {
+        let (asker, name) = (self.asker.get(), topic.name().to_owned());
+        let asked = Arc::clone(&asker);
+        let marks = blocking(move || asked.fetch_watermarks(&name, PARTITION, ANSWER_WITHIN)).await?;
+        let (low, high) =
+            marks.map_err(|error| self.asker.unanswered(&asker, error::sorted(&error, topic)))?;
+        let offset = |mark: i64| u64::try_from(mark).unwrap_or_default();
+        Ok(offset(low)..offset(high))
+    }
 }
 
 impl FeedLog for KafkaLog {
     type Follow = KafkaFollow;
+    type Appender = KafkaAppender;
+
+    fn address(&self) -> &str {
+        &self.shared.brokers
+    }
+
+    fn appender(&self) -> Result<KafkaAppender, LogError> {
+        KafkaAppender::open(&self.shared.brokers)
+    }
 
     async fn ensure(&self, region: &Region) -> Result<(), LogError> {
         let topics = [
@@ -163,42 +171,11 @@ impl FeedLog for KafkaLog {
         Ok(())
     }
 
-    fn append(&self, topic: &Topic, record: Outgoing) -> Appending {
-        if record.body.len() > BODY_BYTES_MAX {
-            return Box::pin(std::future::ready(Err(LogError::TooLarge)));
-        }
-        let producer = match self.working_producer() {
-            Ok(producer) => producer,
-            Err(error) => return Box::pin(std::future::ready(Err(error))),
-        };
-        let mut headers = OwnedHeaders::new_with_capacity(record.headers.len());
-        for (key, value) in &record.headers {
-            headers = headers.insert(Header { key, value: Some(value) });
-        }
-        let queued = producer.send_result(
-            FutureRecord::<(), [u8]>::to(topic.name())
-                .partition(PARTITION)
-                .headers(headers)
-                .payload(&record.body),
-        );
-        let topic = topic.clone();
-        match queued {
-            Ok(delivery) => Box::pin(async move {
-                match delivery.await {
-                    Ok(Ok(delivered)) => Ok(u64::try_from(delivered.offset).unwrap_or_default()),
-                    Ok(Err((error, _))) => Err(error::sorted(&error, &topic)),
-                    Err(_) => Err(LogError::Away("the producer was replaced".into())),
-                }
-            }),
-            Err((error, _)) => Box::pin(std::future::ready(Err(error::sorted(&error, &topic)))),
-        }
-    }
-
     async fn ends(&self, topic: &Topic) -> Result<Range<u64>, LogError> {
-        ends(Arc::clone(&self.shared.asker), topic).await
+        self.shared.ends(topic).await
     }
 
     async fn follow(&self, topic: &Topic, from: u64) -> Result<Self::Follow, LogError> {
-        KafkaFollow::open(&self.shared.brokers, Arc::clone(&self.shared.asker), topic, from).await
+        KafkaFollow::open(Arc::clone(&self.shared), topic, from).await
     }
 }

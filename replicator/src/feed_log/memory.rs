@@ -11,7 +11,9 @@ use rollcall_model::Region;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::feed_log::{Appending, BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Record, Topic};
+use crate::feed_log::{
+    Appender, Appending, BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Record, Topic,
+};
 
 /// Records kept of one topic: bookmarks alone fill it in eighteen hours, as Kafka's retention of a day would.
 const RECORDS_MAX: usize = 65_536;
@@ -50,6 +52,13 @@ pub struct MemoryFollow {
     happened: watch::Receiver<u64>,
     topic: Topic,
     next: u64,
+}
+
+/// A writer's way into the log in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryAppender {
+    shared: Arc<Shared>,
+    is_broken: Arc<AtomicBool>,
 }
 
 impl MemoryLog {
@@ -137,6 +146,15 @@ impl Records {
 
 impl FeedLog for MemoryLog {
     type Follow = MemoryFollow;
+    type Appender = MemoryAppender;
+
+    fn address(&self) -> &'static str {
+        "memory"
+    }
+
+    fn appender(&self) -> Result<MemoryAppender, LogError> {
+        Ok(MemoryAppender { shared: Arc::clone(&self.shared), is_broken: Arc::default() })
+    }
 
     async fn ensure(&self, region: &Region) -> Result<(), LogError> {
         self.shared.reach()?;
@@ -145,10 +163,6 @@ impl FeedLog for MemoryLog {
             topics.entry(topic).or_default();
         }
         Ok(())
-    }
-
-    fn append(&self, topic: &Topic, record: Outgoing) -> Appending {
-        Box::pin(std::future::ready(self.shared.append(topic, record)))
     }
 
     async fn ends(&self, topic: &Topic) -> Result<Range<u64>, LogError> {
@@ -165,6 +179,20 @@ impl FeedLog for MemoryLog {
         }
         let happened = self.shared.happened.subscribe();
         Ok(MemoryFollow { shared: Arc::clone(&self.shared), happened, topic: topic.clone(), next: from })
+    }
+}
+
+impl Appender for MemoryAppender {
+    fn append(&self, topic: &Topic, record: Outgoing) -> Appending {
+        let taken = if self.is_broken.load(Ordering::Relaxed) {
+            Err(LogError::Away("an append before this one failed".into()))
+        } else {
+            self.shared.append(topic, record)
+        };
+        if !matches!(taken, Ok(_) | Err(LogError::TooLarge)) {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        Box::pin(std::future::ready(taken))
     }
 }
 

@@ -19,6 +19,8 @@ const SNAPSHOTS_MAX: usize = 4;
 const STEPS_MAX: usize = 32;
 /// Records of the feed looked at for its last readable one.
 const TAIL_RECORDS: u64 = 16;
+/// Most of them, however long ago the publisher last knew the end: what a full window of it can leave behind, twice.
+const TAIL_RECORDS_MAX: u64 = 2_048;
 
 /// What a snapshot must be to be of use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Tail {
     pub position: Option<Position>,
     /// The offsets that are there.
     pub offsets: Range<u64>,
+    /// The last of the records read for it that does not follow from those before it.
+    pub torn_at: Option<u64>,
 }
 
 impl Wanted {
@@ -163,20 +167,32 @@ fn collect(region: &Region, records: &[Record], groups: &mut Vec<Group>) -> u64 
     refused
 }
 
-/// Reads the end of a region's feed.
+/// Reads the end of a region's feed, back to where the caller knew it to end, if it knew.
 ///
 /// # Errors
 /// As for reading.
-pub async fn feed_tail<L: FeedLog>(log: &L, region: &Region) -> Result<Tail, LogError> {
+pub async fn feed_tail<L: FeedLog>(log: &L, region: &Region, known: Option<u64>) -> Result<Tail, LogError> {
     let topic = Topic::feed(region);
     let offsets = log.ends(&topic).await?;
-    let from = offsets.end.saturating_sub(TAIL_RECORDS).max(offsets.start);
-    let records = read(log, &topic, from..offsets.end).await?;
-    let position = records.iter().rev().find_map(|record| {
-        let item = record::read_item(region, record).ok()?;
-        Some(record::ends(&item).2.clone())
+    let back = |records| offsets.end.saturating_sub(records);
+    let from = known.map_or(back(TAIL_RECORDS), |known| {
+        known.saturating_sub(1).clamp(back(TAIL_RECORDS_MAX), back(TAIL_RECORDS))
     });
-    Ok(Tail { position, offsets })
+    let records = read(log, &topic, from.max(offsets.start)..offsets.end).await?;
+    let mut tail = Tail { position: None, offsets, torn_at: None };
+    for record in &records {
+        let Ok(item) = record::read_item(region, record) else { continue };
+        let (_, from, to) = record::ends(&item);
+        match tail.position.as_ref().map(|reached| (from.relation(reached), to.relation(reached))) {
+            // A double of what stands before it.
+            Some((_, Relation::Same(order))) if order.is_le() => continue,
+            Some((Relation::Same(order), _)) if order.is_gt() => tail.torn_at = Some(record.offset),
+            // It continues; or it is of another history, which begins with a snapshot.
+            Some(_) | None => {}
+        }
+        tail.position = Some(to.clone());
+    }
+    Ok(tail)
 }
 
 /// The last record of the snapshot topic, if it ends a snapshot: its head and its feed offset.

@@ -34,6 +34,16 @@ pub struct Schedule {
     pub every_bytes: u64,
 }
 
+/// What one session of publishing leaves to the next: sessions end with every whim of the log, and what followers wait for
+/// must not be forgotten with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Why a snapshot is due or was not finished.
+    pub due: Option<&'static str>,
+    /// When the last one was begun, or publishing.
+    pub snapshot_at: Instant,
+}
+
 /// What becomes of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
@@ -68,6 +78,8 @@ pub struct Plan {
     under_way: VecDeque<UnderWay>,
     under_way_bytes: usize,
     due: Option<&'static str>,
+    /// Why a snapshot is being written.
+    writing: Option<&'static str>,
     snapshot_at: Instant,
     bytes_since: u64,
     heard_at: Instant,
@@ -75,7 +87,7 @@ pub struct Plan {
 
 impl Plan {
     /// The place after reading the feed's tail. `own` is the own state's position, `snapshot` what the last snapshot in
-    /// the log says of itself.
+    /// the log says of itself, `owed` what the plan before this one left undone.
     ///
     /// A second publisher on the same feed is harmless: what it appends is left out here only after a new start, and a
     /// follower takes the doubles for what they are. Here is the place for a standby that waits instead: it would look at
@@ -86,6 +98,7 @@ impl Plan {
         tail: &Tail,
         own: &Position,
         snapshot: Option<(&Position, u64)>,
+        owed: Owed,
         now: Instant,
     ) -> Self {
         let same = |position: &Position| position.incarnation == own.incarnation;
@@ -99,6 +112,9 @@ impl Plan {
         };
         let due = match (&chain, snapshot) {
             (None, _) if tail.position.is_some() => Some("new_incarnation"),
+            (_, snapshot) if tail.torn_at.is_some_and(|at| snapshot.is_none_or(|(_, from)| from <= at)) => {
+                Some("gap")
+            }
             (Some(_), Some(snapshot)) if is_near(snapshot) => None,
             (_, _) => Some("started"),
         };
@@ -111,8 +127,9 @@ impl Plan {
             settling: (now, there.end),
             under_way: VecDeque::new(),
             under_way_bytes: 0,
-            due,
-            snapshot_at: now,
+            due: due.or(owed.due),
+            writing: None,
+            snapshot_at: owed.snapshot_at,
             bytes_since: 0,
             heard_at: now,
         }
@@ -230,10 +247,21 @@ impl Plan {
     /// A snapshot of the own state is being written. Gives the feed offset that stands in it: no record before it is
     /// missing in the state. Some of those after it may be in the state too; they are duplicates then.
     pub fn snapshot_begun(&mut self, now: Instant) -> u64 {
-        self.due = None;
+        self.writing = self.due.take().or(Some("interval"));
         self.snapshot_at = now;
         self.bytes_since = 0;
         self.settled
+    }
+
+    /// The snapshot that was being written stands in the log.
+    pub fn snapshot_written(&mut self) {
+        self.writing = None;
+    }
+
+    /// What the next plan must know of this one.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        Owed { due: self.due.or(self.writing), snapshot_at: self.snapshot_at }
     }
 }
 
@@ -273,12 +301,21 @@ mod tests {
     }
 
     fn tail(position: Option<Position>, offsets: std::ops::Range<u64>) -> Tail {
-        Tail { position, offsets }
+        Tail { position, offsets, torn_at: None }
     }
+
+    const NOTHING: Owed = Owed { due: None, snapshot_at: Instant(Duration::ZERO) };
 
     fn begun(chain: u64) -> Plan {
         let near = at("1-a", chain);
-        Plan::begin(SCHEDULE, &tail(Some(near.clone()), 0..7), &at("1-a", 20), Some((&near, 3)), now(0))
+        Plan::begin(
+            SCHEDULE,
+            &tail(Some(near.clone()), 0..7),
+            &at("1-a", 20),
+            Some((&near, 3)),
+            NOTHING,
+            now(0),
+        )
     }
 
     #[test]
@@ -309,7 +346,7 @@ mod tests {
     fn a_snapshot_is_due_at_start_unless_a_near_one_connects() {
         let own = at("1-a", 20);
         let begin = |tail: Tail, snapshot: Option<(&Position, u64)>| {
-            Plan::begin(SCHEDULE, &tail, &own, snapshot, now(0)).snapshot_due(&own, now(0))
+            Plan::begin(SCHEDULE, &tail, &own, snapshot, NOTHING, now(0)).snapshot_due(&own, now(0))
         };
         let chain = Some(at("1-a", 10));
         assert_eq!(begin(tail(None, 0..0), None), Some("started"));
@@ -319,6 +356,39 @@ mod tests {
         assert_eq!(begin(tail(chain.clone(), 0..9), Some((&own, 12))), Some("started"), "another topic");
         assert_eq!(begin(tail(chain, 0..9), Some((&own, 4))), None);
         assert_eq!(begin(tail(Some(at("1-z", 10)), 0..9), Some((&own, 4))), Some("new_incarnation"));
+    }
+
+    #[test]
+    fn a_hole_before_the_tail_makes_a_snapshot_due() {
+        let near = at("1-a", 10);
+        let (own, torn) = (at("1-a", 20), Tail { torn_at: Some(4), ..tail(Some(near.clone()), 0..7) });
+        let due = |snapshot| {
+            Plan::begin(SCHEDULE, &torn, &own, Some((&near, snapshot)), NOTHING, now(0))
+                .snapshot_due(&own, now(0))
+        };
+        assert_eq!(due(4), Some("gap"));
+        assert_eq!(due(5), None, "one from behind it is there");
+    }
+
+    #[test]
+    fn what_a_session_leaves_undone_the_next_one_does() {
+        let (near, own) = (at("1-a", 10), at("1-a", 20));
+        let next = |owed| {
+            Plan::begin(SCHEDULE, &tail(Some(near.clone()), 0..7), &own, Some((&near, 3)), owed, now(200_000))
+        };
+        let mut plan = begun(10);
+        plan.jumped(&at("1-a", 15), "too_large");
+        assert_eq!(next(plan.owed()).snapshot_due(&own, now(200_000)), Some("too_large"), "not begun");
+        plan.snapshot_begun(now(1_000));
+        assert_eq!(next(plan.owed()).snapshot_due(&own, now(200_000)), Some("too_large"), "not finished");
+        plan.snapshot_written();
+        let next = next(plan.owed());
+        assert_eq!(next.snapshot_due(&own, now(300_000)), None);
+        assert_eq!(
+            next.snapshot_due(&own, now(301_000)),
+            Some("interval"),
+            "short sessions put none of them off"
+        );
     }
 
     #[test]
@@ -385,7 +455,7 @@ mod tests {
     #[test]
     fn i34_a_snapshot_leaves_no_gap_behind_another_publishers_records() {
         let own = at("1-a", 20);
-        let mut plan = Plan::begin(SCHEDULE, &tail(Some(at("1-a", 22)), 0..9), &own, None, now(0));
+        let mut plan = Plan::begin(SCHEDULE, &tail(Some(at("1-a", 22)), 0..9), &own, None, NOTHING, now(0));
         assert_eq!(plan.since(&own), own);
         assert_eq!(plan.snapshot_due(&own, now(0)), None, "the feed holds more than the state");
         assert_eq!(plan.offer(&delta("1-a", 20, 22), 9, now(0)), Offer::LeaveOut);

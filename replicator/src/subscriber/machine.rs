@@ -23,7 +23,7 @@ const RESYNC_WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration:
 /// Longest wait between looks for the first state of all: a region that begins to publish is seen within it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The same before the log is read again after an error of its own.
-const READ_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const READ_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// Followed for this long without trouble, the row of failures is over.
 const LASTING: Duration = Duration::from_secs(30);
 /// Looks for a snapshot that reaches a gap before any other is tried; doubles with each failure in a row, because a try

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Freshness, Region};
+use rollcall_model::{Freshness, Position, Region};
 use rollcall_replicator::ReplicatorConfig;
 use rollcall_replicator::config::LogKind;
 use rollcall_replicator::feed_log::kafka::KafkaLog;
+use rollcall_replicator::feed_log::{FeedLog, Topic, read, record};
 
 use crate::broker::{self, Broker};
 use crate::region::{Cell, DEADLINE, Replicator, config, real_clock};
@@ -130,6 +131,49 @@ async fn i21_age_is_honest_while_the_broker_is_frozen_and_after_it() {
     }
     assert!(oldest > Duration::from_secs(5), "the freeze was seen: {oldest:?}");
     assert!(current(&b.view("ice-east")), "I32: it is current again");
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f27_a_broker_that_freezes_under_changes_leaves_no_hole_in_the_feed() {
+    let (broker, _alone) = broker::alone().await;
+    let east = Cell::start("hole-east").await;
+    let a = Replicator::start(KafkaLog::open, kafka(broker, "hole-east", Some(&east), &[]), None).await;
+    let b = Replicator::start(KafkaLog::open, kafka(broker, "hole-west", None, &["hole-east"]), None).await;
+    east.change(|origin| drop(origin.put("ops/mail/0")));
+    b.converges(&east).await;
+    // Longer than any limit of a client, with changes all the while: each may be lost, sent twice or late, but not missing
+    // between two that arrive.
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    for n in 0..900_u32 {
+        match n {
+            50 => tokio::task::block_in_place(|| broker.freeze()),
+            750 => tokio::task::block_in_place(|| broker.thaw()),
+            _ => {}
+        }
+        ticks.tick().await;
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{}", n % 100))));
+    }
+    let view = b.converges(&east).await;
+    assert_eq!(view.resyncs(), 0, "I33: the chain went on");
+    let region = Region::parse("hole-east").expect("a region");
+    let (log, feed) = (broker.log(), Topic::feed(&region));
+    let there = log.ends(&feed).await.expect("there");
+    let mut reached: Option<Position> = None;
+    for record in read(&log, &feed, there).await.expect("read") {
+        let item = record::read_item(&region, &record).expect("ours");
+        let (_, from, to) = record::ends(&item);
+        if let Some(reached) = &reached {
+            assert!(from.revision <= reached.revision, "{}: a hole before {from}", record.offset);
+        }
+        reached = reached.filter(|reached| reached.revision >= to.revision).or_else(|| Some(to.clone()));
+    }
+    b.view_when("hole-east", "a view that is current", |view| {
+        view.freshness(real_clock().now()) == Freshness::Current
+    })
+    .await;
     a.stop().await;
     b.stop().await;
     east.stop().await;

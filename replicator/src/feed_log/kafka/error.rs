@@ -17,6 +17,14 @@ pub(super) fn sorted(error: &KafkaError, topic: &Topic) -> LogError {
     }
 }
 
+/// The same for what is not about one topic: making a client, asking for all of them.
+pub(super) fn of_client(error: &KafkaError) -> LogError {
+    match error {
+        KafkaError::ClientConfig(..) => LogError::Refused(error.to_string()),
+        _ => LogError::Away(error.to_string()),
+    }
+}
+
 /// Whether trying again does not help: somebody must change settings or rights.
 pub(super) const fn is_lasting(code: Code) -> bool {
     matches!(

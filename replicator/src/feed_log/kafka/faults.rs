@@ -18,7 +18,7 @@ impl KafkaLog {
         let offset = Offset::Offset(i64::try_from(offset).unwrap_or(i64::MAX));
         offsets.add_partition_offset(topic.name(), PARTITION, offset).map_err(away)?;
         let options = AdminOptions::new().operation_timeout(Some(ANSWER_WITHIN));
-        self.shared.admin.delete_records(&offsets, &options).await.map_err(away)?;
+        self.shared.admin.get().delete_records(&offsets, &options).await.map_err(away)?;
         Ok(())
     }
 
@@ -30,7 +30,7 @@ impl KafkaLog {
         let topics = [Topic::feed(region), Topic::snapshot(region)];
         let names: Vec<&str> = topics.iter().map(Topic::name).collect();
         let options = AdminOptions::new().operation_timeout(Some(ANSWER_WITHIN));
-        let answers = self.shared.admin.delete_topics(&names, &options).await;
+        let answers = self.shared.admin.get().delete_topics(&names, &options).await;
         answers.map_err(|error| LogError::Away(error.to_string()))?;
         for topic in &topics {
             while !matches!(self.ends(topic).await, Err(LogError::NoTopic(_))) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, Consumer, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -16,7 +16,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{PARTITION, ends, error, settings};
+use super::{PARTITION, Shared, error, let_go, settings};
 use crate::feed_log::{Follow, LogError, Record, Topic};
 
 /// How often the end is asked for: the error that age gets by it, at most.
@@ -54,7 +54,7 @@ impl Probes {
 pub struct KafkaFollow {
     // Taken out only when dropped.
     consumer: Option<StreamConsumer>,
-    asker: Arc<BaseConsumer>,
+    log: Arc<Shared>,
     topic: Topic,
     probes: Arc<Mutex<Probes>>,
     /// The client has said that the offset is gone; it says so once.
@@ -64,19 +64,14 @@ pub struct KafkaFollow {
 }
 
 impl KafkaFollow {
-    pub(super) async fn open(
-        brokers: &str,
-        asker: Arc<BaseConsumer>,
-        topic: &Topic,
-        from: u64,
-    ) -> Result<Self, LogError> {
+    pub(super) async fn open(log: Arc<Shared>, topic: &Topic, from: u64) -> Result<Self, LogError> {
         let asked = Instant::now();
-        let there = ends(Arc::clone(&asker), topic).await?;
+        let there = log.ends(topic).await?;
         if from < there.start || from > there.end {
             return Err(LogError::OutOfRange(there));
         }
-        let away = |error: KafkaError| LogError::Away(error.to_string());
-        let consumer: StreamConsumer = settings::consumer(brokers).create().map_err(away)?;
+        let away = |error: KafkaError| error::of_client(&error);
+        let consumer: StreamConsumer = settings::consumer(&log.brokers).create().map_err(away)?;
         let mut assignment = TopicPartitionList::new();
         let offset = Offset::Offset(i64::try_from(from).map_err(|_| LogError::OutOfRange(there.clone()))?);
         assignment.add_partition_offset(topic.name(), PARTITION, offset).map_err(away)?;
@@ -85,10 +80,10 @@ impl KafkaFollow {
         let probes = Arc::new(Mutex::new(Probes::default()));
         lock(&probes).add(asked, there.end);
         let mut prober = JoinSet::new();
-        prober.spawn(probe(Arc::clone(&asker), topic.clone(), Arc::clone(&probes)));
+        prober.spawn(probe(Arc::clone(&log), topic.clone(), Arc::clone(&probes)));
         Ok(Self {
             consumer: Some(consumer),
-            asker,
+            log,
             topic: topic.clone(),
             probes,
             is_out_of_range: false,
@@ -117,11 +112,11 @@ fn lock(probes: &Mutex<Probes>) -> std::sync::MutexGuard<'_, Probes> {
     probes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn probe(asker: Arc<BaseConsumer>, topic: Topic, probes: Arc<Mutex<Probes>>) {
+async fn probe(log: Arc<Shared>, topic: Topic, probes: Arc<Mutex<Probes>>) {
     loop {
         tokio::time::sleep(PROBE_EVERY).await;
         let asked = Instant::now();
-        match ends(Arc::clone(&asker), &topic).await {
+        match log.ends(&topic).await {
             Ok(there) => lock(&probes).add(asked, there.end),
             // Without an answer the bounds grow; that is what they are for.
             Err(error) => tracing::debug!(%topic, %error, "the end of the topic is not known"),
@@ -147,15 +142,14 @@ impl Follow for KafkaFollow {
                 Err(error) => return Err(error::sorted(&error, &self.topic)),
             }
         }
-        Err(LogError::OutOfRange(ends(Arc::clone(&self.asker), &self.topic).await?))
+        Err(LogError::OutOfRange(self.log.ends(&self.topic).await?))
     }
 }
 
 impl Drop for KafkaFollow {
     fn drop(&mut self) {
-        // Closing a client may wait for its threads; that is not for an async thread.
-        if let (Some(consumer), Ok(runtime)) = (self.consumer.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn_blocking(move || drop(consumer));
+        if let Some(consumer) = self.consumer.take() {
+            let_go(move || drop(consumer));
         }
     }
 }

@@ -35,8 +35,11 @@ pub(super) fn producer(brokers: &str) -> ClientConfig {
         .set("linger.ms", "2")
         // A body of 1 MiB, its headers and the framing of the batch; the topics allow as much.
         .set("message.max.bytes", "1114112")
-        // Longer than a broker's restart, and short enough that the publisher soon reads the tail and goes on.
-        .set("message.timeout.ms", "10000")
+        // A record that is given up by itself lets those behind it pass, and leaves a hole. So none is: whoever has waited
+        // long enough lets go of the producer, and with it of all that it holds.
+        .set("message.timeout.ms", "0")
+        // The same for a record that the broker refuses: none behind it passes.
+        .set("enable.gapless.guarantee", "true")
         // The publisher bounds what it has under way; these bounds are only behind it.
         .set("queue.buffering.max.messages", "10000")
         .set("queue.buffering.max.kbytes", "65536");
