@@ -42,7 +42,8 @@ pub use local_snapshot::{LocalSnapshot, RegionStatus};
 pub use options::{RegistrantOptions, RegistryOptions};
 pub use registrant::{Closed, Registrant, RegistrantState, Status};
 pub use registry::Registry;
-pub use resolver::{Candidate, Outcome, Resolution};
+pub use resolver::{Candidate, Resolution};
 pub use role::{Agent, Tool};
 /// The words of the API: declarations, queries, registrations.
 pub use rollcall_model as model;
+pub use rollcall_model::resolve::Outcome;

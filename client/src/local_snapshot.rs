@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Freshness, Instant, Position, Query, Region, View};
+use rollcall_model::resolve::{Asked, everybody, resolve};
+use rollcall_model::{Freshness, Instant, Position, Query, Reach, Region, View};
 
-use crate::resolver::{self, Resolution};
+use crate::resolver::{Candidate, Resolution};
 
 /// The states of the followed regions at one moment.
 #[derive(Clone, Debug)]
@@ -44,8 +45,10 @@ impl LocalSnapshot {
         Self { views: self.views.iter().map(replaced).collect(), age_max: self.age_max }
     }
 
-    pub(crate) fn resolve(&self, query: &Query, now: Instant) -> Resolution {
-        resolver::resolve(&self.views, query, now, self.age_max)
+    pub(crate) fn resolve(&self, query: &Query, reach: &Reach, now: Instant) -> Resolution {
+        let asked = Asked { views: &self.views, query, reach, age_max: self.age_max };
+        let found = resolve(asked, now, everybody);
+        Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
     }
 
     pub(crate) fn regions(&self, now: Instant) -> Vec<RegionStatus> {

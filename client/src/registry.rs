@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use rollcall_model::{Clock, Query, Region, View};
+use rollcall_model::{Clock, Query, Reach, Region, View};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -82,7 +82,15 @@ impl Registry {
     /// Finds the instances that fit: the own region's, and those of other regions only if it has none. Immediate.
     #[must_use]
     pub fn resolve(&self, query: &Query) -> Resolution {
-        self.inner.current.snapshot.load().resolve(query, self.inner.clock.now())
+        self.resolve_within(query, &Reach::default())
+    }
+
+    /// Finds the instances that fit in the regions that this answer may come from, in the order given here. Immediate.
+    ///
+    /// A region of the list that is not followed is as one that was never loaded.
+    #[must_use]
+    pub fn resolve_within(&self, query: &Query, reach: &Reach) -> Resolution {
+        self.inner.current.snapshot.load().resolve(query, reach, self.inner.clock.now())
     }
 
     /// How each followed region stands, in the order they are asked.

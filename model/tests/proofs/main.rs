@@ -23,6 +23,7 @@ mod load;
 mod overdue;
 mod position;
 mod query;
+mod resolve;
 mod state;
 mod view;
 mod view_cases;

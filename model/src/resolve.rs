@@ -1,0 +1,319 @@
+//! Resolving: a query over the states of several regions gives candidates, the own region's first.
+//!
+//! Promises: another region is asked only when those before it have nobody who may be called, and never one that the
+//! [`Reach`] forbids. Candidates come better ones first: healthy, degraded, unknown, and those that are overdue after
+//! all others; within these by id. Starting, draining, offline and full ones are no candidates. Whom the caller has
+//! ejected is left out as long as anybody is left at all. An answer of nothing says whether it can be trusted.
+//!
+//! Never here: the choice among candidates, which is a route's; a copy of anything, so that whoever takes the first
+//! candidate pays for one.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lifecycle::Lifecycle;
+use crate::name::Region;
+use crate::query::Query;
+use crate::reach::{Failover, Reach};
+use crate::registration::Registration;
+use crate::state::State;
+use crate::time::Instant;
+use crate::view::View;
+
+/// What the answer to a query means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There are candidates.
+    Found,
+    /// All regions that may be asked were asked, and there is no such instance.
+    None,
+    /// Nothing was found, and at least one region was never loaded: it may have some.
+    ViewNotLoaded,
+    /// Nothing was found, and at least one region's state is over the hard limit of age.
+    TooOld,
+}
+
+/// What a caller thinks of an instance, from its own calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Nothing speaks against it.
+    Usable,
+    /// It was avoided, and this call may try it again.
+    Probe,
+    /// It is avoided for now.
+    Ejected,
+}
+
+/// An instance that fits.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Its region.
+    pub region: &'a Region,
+    /// Time since its region's state was last known to be the head: how old the statement is that it exists.
+    pub age: Duration,
+    /// The instance.
+    pub registration: &'a Arc<Registration>,
+    /// It was ejected, and this answer alone has it again, to be tried.
+    pub is_probe: bool,
+}
+
+/// The question, and whom it is put to.
+#[derive(Debug)]
+pub struct Asked<'a, V> {
+    /// The regions that are known, the own one first, then in the configured order of failover.
+    pub views: &'a [V],
+    /// What is asked for.
+    pub query: &'a Query,
+    /// Where the answer may come from.
+    pub reach: &'a Reach,
+    /// States older than this are not asked.
+    pub age_max: Duration,
+}
+
+impl<V> Clone for Asked<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<V> Copy for Asked<'_, V> {}
+
+/// The candidates in their order, found one by one as they are taken; all are of one region.
+pub struct Resolving<'a, V, T> {
+    outcome: Outcome,
+    first: Option<Candidate<'a>>,
+    walk: Walk<'a, V, T>,
+}
+
+/// Asks the regions in turn.
+///
+/// `trust` is asked about each instance that fits, once, and only as far as candidates are taken. When it leaves nobody
+/// in any region, everybody who fits is a candidate: an agent all of whose instances look bad is tried all the same.
+pub fn resolve<'a, V, T>(asked: Asked<'a, V>, now: Instant, trust: T) -> Resolving<'a, V, T>
+where
+    V: Borrow<View>,
+    T: FnMut(&Region, &Registration) -> Trust,
+{
+    let mut walk = Walk::new(asked, now, trust);
+    let first = walk.next();
+    Resolving { outcome: if first.is_some() { Outcome::Found } else { walk.nothing() }, first, walk }
+}
+
+/// Trusts everybody: for those who call nobody themselves.
+#[must_use]
+pub const fn everybody(_: &Region, _: &Registration) -> Trust {
+    Trust::Usable
+}
+
+/// Whether an instance may be called at all: by its lifecycle, and with a free hand or a place in its queue.
+#[must_use]
+pub fn is_callable(registration: &Registration) -> bool {
+    rank(registration).is_some()
+}
+
+impl<V, T> Resolving<'_, V, T> {
+    /// Whether there are candidates, and if not, what that means.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+}
+
+impl<'a, V, T> Iterator for Resolving<'a, V, T>
+where
+    V: Borrow<View>,
+    T: FnMut(&Region, &Registration) -> Trust,
+{
+    type Item = Candidate<'a>;
+
+    fn next(&mut self) -> Option<Candidate<'a>> {
+        self.first.take().or_else(|| self.walk.next())
+    }
+}
+
+/// Goes from region to region until one has candidates, and then through these.
+struct Walk<'a, V, T> {
+    asked: Asked<'a, V>,
+    now: Instant,
+    trust: T,
+    /// Place in the order of regions.
+    at: usize,
+    inside: Option<Inside<'a>>,
+    is_found: bool,
+    has_not_loaded: bool,
+    has_too_old: bool,
+    has_ejected: bool,
+    /// Nobody was left, so everybody is taken.
+    takes_ejected: bool,
+}
+
+/// One region, in passes: all of the best rank, then all of the next one that there is.
+struct Inside<'a> {
+    region: &'a Region,
+    age: Duration,
+    state: &'a State,
+    selected: Selected<'a>,
+    rank: u8,
+    /// One bit for each rank that was met.
+    met: u8,
+}
+
+type Selected<'a> = Box<dyn Iterator<Item = &'a Arc<Registration>> + 'a>;
+
+/// Lifecycles that may be called, and each of them overdue.
+const RANKS: u8 = 6;
+
+impl<'a, V, T> Walk<'a, V, T>
+where
+    V: Borrow<View>,
+    T: FnMut(&Region, &Registration) -> Trust,
+{
+    fn new(asked: Asked<'a, V>, now: Instant, trust: T) -> Self {
+        Self {
+            asked,
+            now,
+            trust,
+            at: 0,
+            inside: None,
+            is_found: false,
+            has_not_loaded: false,
+            has_too_old: false,
+            has_ejected: false,
+            takes_ejected: false,
+        }
+    }
+
+    fn next(&mut self) -> Option<Candidate<'a>> {
+        loop {
+            if let Some(candidate) = self.inside() {
+                self.is_found = true;
+                return Some(candidate);
+            }
+            if self.is_found {
+                return None;
+            }
+            match self.order(self.at) {
+                Some(place) => {
+                    self.at += 1;
+                    self.inside = self.enter(place);
+                }
+                None if self.has_ejected && !self.takes_ejected => {
+                    self.takes_ejected = true;
+                    self.at = 0;
+                }
+                None => return None,
+            }
+        }
+    }
+
+    /// The next candidate of the region that is being asked.
+    fn inside(&mut self) -> Option<Candidate<'a>> {
+        let inside = self.inside.as_mut()?;
+        loop {
+            for registration in inside.selected.by_ref() {
+                let Some(rank) = rank(registration) else { continue };
+                inside.met |= 1 << rank;
+                if rank != inside.rank {
+                    continue;
+                }
+                let trust = if self.takes_ejected {
+                    Trust::Usable
+                } else {
+                    (self.trust)(inside.region, registration)
+                };
+                if trust == Trust::Ejected {
+                    self.has_ejected = true;
+                    continue;
+                }
+                let is_probe = trust == Trust::Probe;
+                return Some(Candidate { region: inside.region, age: inside.age, registration, is_probe });
+            }
+            inside.rank = (inside.rank + 1..RANKS).find(|rank| inside.met & (1 << rank) != 0)?;
+            inside.selected = inside.state.select(self.asked.query, None);
+        }
+    }
+
+    /// The region at this place of the order; `None` behind the last one.
+    fn order(&self, place: usize) -> Option<Place<'a>> {
+        let views = self.asked.views;
+        let known = |at: usize| views.get(at).map(|view| Place::Known(view.borrow()));
+        match (&self.asked.reach.failover, place) {
+            (_, 0) | (Failover::Configured, _) => known(place),
+            (Failover::Never, _) => None,
+            (Failover::Regions(regions), _) => {
+                let region = regions.get(place - 1)?;
+                let view = views.iter().map(Borrow::borrow).find(|view| view.region() == region);
+                Some(view.map_or(Place::Unknown(region), Place::Known))
+            }
+        }
+    }
+
+    fn enter(&mut self, place: Place<'a>) -> Option<Inside<'a>> {
+        let region = match place {
+            Place::Known(view) => view.region(),
+            Place::Unknown(region) => region,
+        };
+        if !self.asked.reach.allows(region) {
+            return None;
+        }
+        let Place::Known(view) = place else {
+            self.has_not_loaded = true;
+            return None;
+        };
+        let (Some(state), Some(age)) = (view.state(), view.age(self.now)) else {
+            self.has_not_loaded = true;
+            return None;
+        };
+        if age > self.asked.age_max {
+            self.has_too_old = true;
+            return None;
+        }
+        let selected = state.select(self.asked.query, None);
+        Some(Inside { region, age, state, selected, rank: 0, met: 0 })
+    }
+
+    /// What it means that there is nobody.
+    const fn nothing(&self) -> Outcome {
+        match (self.has_not_loaded, self.has_too_old) {
+            (true, _) => Outcome::ViewNotLoaded,
+            (false, true) => Outcome::TooOld,
+            (false, false) => Outcome::None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Known(&'a View),
+    /// A region that was asked for and is not followed: as one that was never loaded.
+    Unknown(&'a Region),
+}
+
+/// The order among those that may be called, better ones first; `None` for those that may not.
+fn rank(registration: &Registration) -> Option<u8> {
+    let owned = &registration.owned;
+    let rank = match owned.lifecycle {
+        Lifecycle::Healthy => 0,
+        Lifecycle::Degraded => 1,
+        Lifecycle::Unknown => 2,
+        Lifecycle::Starting | Lifecycle::Draining | Lifecycle::Offline => return None,
+    };
+    // Full is load, not lifecycle, as last reported.
+    if owned.load.is_some_and(|load| crate::load::is_full(&registration.declared, load)) {
+        return None;
+    }
+    Some(if owned.overdue { rank + RANKS / 2 } else { rank })
+}
+
+impl Outcome {
+    /// The contract's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::None => "none",
+            Self::ViewNotLoaded => "view_not_loaded",
+            Self::TooOld => "too_old",
+        }
+    }
+}
