@@ -26,6 +26,7 @@
 #![deny(missing_docs)]
 
 mod background;
+mod ejection;
 mod error;
 mod follow;
 mod kubernetes;
@@ -46,4 +47,5 @@ pub use resolver::{Candidate, Resolution};
 pub use role::{Agent, Tool};
 /// The words of the API: declarations, queries, registrations.
 pub use rollcall_model as model;
+pub use rollcall_model::ejection::{Called, Ejected, EjectionLimits};
 pub use rollcall_model::resolve::Outcome;

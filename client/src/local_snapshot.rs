@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use rollcall_model::resolve::{Asked, everybody, resolve};
-use rollcall_model::{Freshness, Instant, Position, Query, Reach, Region, View};
+use rollcall_model::resolve::{Asked, Trust, resolve};
+use rollcall_model::{Freshness, Instant, Position, Query, Reach, Region, Registration, View};
 
 use crate::resolver::{Candidate, Resolution};
 
@@ -45,9 +45,15 @@ impl LocalSnapshot {
         Self { views: self.views.iter().map(replaced).collect(), age_max: self.age_max }
     }
 
-    pub(crate) fn resolve(&self, query: &Query, reach: &Reach, now: Instant) -> Resolution {
+    pub(crate) fn resolve(
+        &self,
+        query: &Query,
+        reach: &Reach,
+        now: Instant,
+        trust: impl FnMut(&Region, &Registration) -> Trust,
+    ) -> Resolution {
         let asked = Asked { views: &self.views, query, reach, age_max: self.age_max };
-        let found = resolve(asked, now, everybody);
+        let found = resolve(asked, now, trust);
         Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Declaration, Region};
+use rollcall_model::{Declaration, EjectionLimits, Region};
 
 use crate::error::StartError;
 
@@ -50,6 +50,9 @@ pub struct RegistryOptions {
     pub age_max: Duration,
     /// How long `connect` waits for the own region to be loaded before it returns all the same. Default 3 s.
     pub first_load: Duration,
+    /// When an instance is avoided for a while because calls to it failed, as the caller
+    /// [reports](crate::Registry::report) them; `None` never. Default on; who reports nothing avoids nobody.
+    pub ejection: Option<EjectionLimits>,
 }
 
 impl RegistryOptions {
@@ -62,6 +65,7 @@ impl RegistryOptions {
             failover: Vec::new(),
             age_max: AGE_MAX,
             first_load: FIRST_LOAD,
+            ejection: Some(EjectionLimits::default()),
         }
     }
 

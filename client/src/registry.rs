@@ -4,13 +4,16 @@
 //! until the hard limit of age. Never here: a call to the registry on the path of a call (promise I27).
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use rollcall_model::{Clock, Query, Reach, Region, View};
+use rollcall_model::ejection::Ejected;
+use rollcall_model::resolve::{Trust, everybody};
+use rollcall_model::{Called, Clock, Instant, Query, Reach, Region, Registration, View};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::ejection::Book;
 use crate::error::StartError;
 use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
@@ -36,12 +39,17 @@ struct Inner {
 struct Current {
     snapshot: ArcSwap<LocalSnapshot>,
     changed: watch::Sender<()>,
+    /// None when the caller reports nothing.
+    ejections: Option<Book>,
 }
 
 impl Current {
-    fn publish(&self, view: &View) {
+    fn publish(&self, view: &View, now: Instant) {
         // Several regions publish at once; none may undo another's.
         self.snapshot.rcu(|snapshot| snapshot.with(view));
+        if let Some(book) = &self.ejections {
+            book.tend(self.snapshot.load().views(), now);
+        }
         self.changed.send_replace(());
     }
 }
@@ -61,13 +69,14 @@ impl Registry {
         let current = Arc::new(Current {
             snapshot: ArcSwap::from_pointee(LocalSnapshot::new(&regions, options.age_max)),
             changed: watch::Sender::new(()),
+            ejections: options.ejection.map(Book::new),
         });
         let clock = clock();
         let stop = CancellationToken::new();
         for region in regions {
             let publish = {
-                let current = Arc::clone(&current);
-                move |view: &View| current.publish(view)
+                let (current, clock) = (Arc::clone(&current), clock.clone());
+                move |view: &View| current.publish(view, clock.now())
             };
             let following = Following::new(Arc::clone(&watches), region, clock.clone(), publish);
             // Ends by the token, which goes with the last handle.
@@ -90,7 +99,34 @@ impl Registry {
     /// A region of the list that is not followed is as one that was never loaded.
     #[must_use]
     pub fn resolve_within(&self, query: &Query, reach: &Reach) -> Resolution {
-        self.inner.current.snapshot.load().resolve(query, reach, self.inner.clock.now())
+        let (current, now) = (&self.inner.current, self.inner.clock.now());
+        let snapshot = current.snapshot.load();
+        match &current.ejections {
+            Some(book) => {
+                let page = book.now(now);
+                let trust = |region: &Region, one: &Registration| -> Trust { page.trust(region, one) };
+                snapshot.resolve(query, reach, now, trust)
+            }
+            None => snapshot.resolve(query, reach, now, everybody),
+        }
+    }
+
+    /// Tells what became of a call to an instance. Immediate.
+    ///
+    /// Those that fail again and again are left out of what this handle and its clones resolve to, for a while and as
+    /// long as enough others of the agent are left (promise I28). The registry does not hear of it.
+    pub fn report(&self, region: &Region, registration: &Registration, called: Called) {
+        let current = &self.inner.current;
+        if let Some(book) = &current.ejections {
+            let snapshot = current.snapshot.load();
+            book.report(snapshot.views(), region, registration, called, self.inner.clock.now());
+        }
+    }
+
+    /// Whom this handle and its clones avoid at the moment.
+    #[must_use]
+    pub fn ejected(&self) -> Vec<Ejected> {
+        self.inner.current.ejections.as_ref().map(Book::ejected).unwrap_or_default()
     }
 
     /// How each followed region stands, in the order they are asked.
@@ -121,7 +157,7 @@ impl Registry {
 }
 
 fn clock() -> Clock {
-    let zero = Instant::now();
+    let zero = std::time::Instant::now();
     let wall_ms = || {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

@@ -25,10 +25,18 @@ pub struct Candidate {
     pub age: Duration,
     /// The instance.
     pub registration: Arc<Registration>,
+    /// It was avoided, and this answer alone has it again: a call to it, [reported](crate::Registry::report), tells
+    /// whether it is well.
+    pub is_probe: bool,
 }
 
 impl From<resolve::Candidate<'_>> for Candidate {
     fn from(found: resolve::Candidate<'_>) -> Self {
-        Self { region: found.region.clone(), age: found.age, registration: Arc::clone(found.registration) }
+        Self {
+            region: found.region.clone(),
+            age: found.age,
+            registration: Arc::clone(found.registration),
+            is_probe: found.is_probe,
+        }
     }
 }

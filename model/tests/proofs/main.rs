@@ -14,6 +14,8 @@ mod cursor;
 mod deadlines;
 mod declared;
 mod digest;
+mod ejection;
+mod ejection_runs;
 mod filtered;
 mod follower;
 mod guard;
