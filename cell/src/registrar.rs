@@ -148,12 +148,12 @@ impl Registrar {
         }
         let id = declared.id.clone();
         let is_shared = declared.scope == Scope::Service;
-        let mut seen = self.current(&id).map_or(Revision(0), |r| r.epoch.revision());
+        let (mut seen, mut replaced) = before(self.current(&id).as_deref(), &declared);
         for _ in 0..TRIES {
             let founding = self.founding()?;
             let ordinal = founding.incarnation.ordinal();
             let registered_at = self.clock.wall();
-            let value = encode_registration(&declared, ordinal, registered_at);
+            let value = encode_registration(&declared, ordinal, registered_at, &replaced);
             let mut then = vec![Op::Put(keys::registration(&id), value)];
             // What the owner said of the registration before goes with it; a first registration has no such key,
             // because a removal takes both.
@@ -174,6 +174,7 @@ impl Registrar {
                         revision,
                         owned: Owned::of(&declared),
                         declared,
+                        replaced,
                     });
                     if is_shared {
                         self.wrote(&id, holder, registration.epoch).await;
@@ -187,7 +188,10 @@ impl Registrar {
                     });
                 }
                 Outcome::Lost(entry) => {
-                    seen = entry.map_or(Revision(0), |entry| entry.mod_revision);
+                    let current = entry.as_ref().and_then(|entry| translate::join(&id, entry, None));
+                    (seen, replaced) = before(current.as_ref(), &declared);
+                    // What stands there may be nothing of ours; it is replaced all the same.
+                    seen = entry.map_or(seen, |entry| entry.mod_revision);
                     // Processes of one deployment start together: the others join whoever was first.
                     if is_shared && seen > Revision(0) {
                         self.moved_on(Revision(seen.0 - 1)).await;
@@ -424,6 +428,11 @@ impl Registrar {
 
 fn wall_after(moment: Timestamp, span: Duration) -> Timestamp {
     Timestamp(moment.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// What a registration is written over: the revision it compares, and the registrations it replaces.
+fn before(current: Option<&Registration>, declared: &Declared) -> (Revision, Box<[Epoch]>) {
+    current.map_or_else(Default::default, |current| (current.epoch.revision(), current.replaced_by(declared)))
 }
 
 fn lost_to(id: &InstanceId, entry: &Entry, epoch: Epoch) -> Refusal {

@@ -126,6 +126,7 @@ fn registration(id: &InstanceId, entry: &Entry) -> Option<Registration> {
         revision: entry.mod_revision,
         owned: Owned::of(&stored.declared),
         declared: stored.declared,
+        replaced: stored.replaced,
     })
 }
 

@@ -85,7 +85,11 @@ impl Deadlines {
         let heard = HeardAt { at: now, wall };
         for registration in state.iter() {
             // Whoever holds a shared entry has a lease to be heard by this keeper.
-            let holders = is_shared(registration).then(|| Box::new(Holders::unheard(heard)));
+            let holders = is_shared(registration).then(|| {
+                let mut holders = Holders::unheard(heard);
+                holders.succeed(&registration.replaced);
+                Box::new(holders)
+            });
             deadlines.grant(registration, heard, holders, false);
         }
         deadlines
@@ -157,6 +161,7 @@ impl Deadlines {
     fn grant_new(&mut self, registration: &Registration, heard: HeardAt, holders: Option<Box<Holders>>) {
         let holders = is_shared(registration).then(|| {
             let mut holders = holders.unwrap_or_default();
+            holders.succeed(&registration.replaced);
             holders.expect(registration.epoch, length(registration), heard);
             holders
         });

@@ -39,7 +39,11 @@ pub struct Hold {
 /// The holders of one shared entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Holders {
-    named: BTreeMap<Holder, Hold>,
+    /// By name and by the registration it speaks of: of two processes with one name neither lets go for the other,
+    /// as long as they hold two registrations.
+    named: BTreeMap<(Holder, Epoch), HeardAt>,
+    /// Registrations of the entry that came before its present one and may still be held.
+    replaced: Box<[Epoch]>,
     /// Registrations that stand in the store while their holders' names are on the way here.
     newcomers: BTreeMap<Epoch, HeardAt>,
     /// When a holder that is not listed was last heard, or may have been: by the keeper before, or as one too many.
@@ -69,12 +73,19 @@ impl Holder {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether it is the name of one process. Whoever gives none is `default`, and that may be several.
+    fn is_one(&self) -> bool {
+        *self.0 != *UNNAMED
+    }
 }
+
+const UNNAMED: &str = "default";
 
 impl Default for Holder {
     /// Whoever gives no name.
     fn default() -> Self {
-        Self("default".into())
+        Self(UNNAMED.into())
     }
 }
 
@@ -103,6 +114,17 @@ impl Holders {
         Self { unnamed: Some(since), ..Self::default() }
     }
 
+    /// The registrations that the entry's present one replaced.
+    pub fn succeed(&mut self, replaced: &[Epoch]) {
+        self.replaced = replaced.into();
+    }
+
+    /// Whether this is a registration that the entry's present one replaced.
+    #[must_use]
+    pub fn knows(&self, epoch: Epoch) -> bool {
+        self.replaced.contains(&epoch)
+    }
+
     /// A registration of the entry was written; its holder's name comes with [`Holders::wrote`].
     pub fn expect(&mut self, epoch: Epoch, lease: Duration, heard: HeardAt) {
         self.newcomers.retain(|_, was| was.lives(lease, heard.at));
@@ -121,30 +143,38 @@ impl Holders {
 
     /// A holder renews; one that was not known joins.
     pub fn hear(&mut self, holder: &Holder, epoch: Epoch, lease: Duration, heard: HeardAt) {
-        if let Some(hold) = self.named.get_mut(holder) {
-            *hold = Hold { epoch, heard };
+        let hold = (holder.clone(), epoch);
+        if let Some(was) = self.named.get_mut(&hold) {
+            *was = heard;
             return;
         }
+        if holder.is_one() {
+            // It registered anew, and holds nothing of before.
+            let before = (holder.clone(), Epoch::default())..hold.clone();
+            while let Some((past, _)) = self.named.range(before.clone()).next() {
+                let past = past.clone();
+                self.named.remove(&past);
+            }
+        }
         if self.named.len() >= limits::HOLDERS_MAX {
-            self.named.retain(|_, hold| hold.heard.lives(lease, heard.at));
+            self.named.retain(|_, was| was.lives(lease, heard.at));
         }
         if self.named.len() < limits::HOLDERS_MAX {
-            self.named.insert(holder.clone(), Hold { epoch, heard });
+            self.named.insert(hold, heard);
         } else {
             self.unnamed = self.unnamed.max(Some(heard));
         }
     }
 
-    /// A holder leaves. Nothing happens when it is not known.
-    pub fn let_go(&mut self, holder: &Holder) {
-        self.named.remove(holder);
+    /// A holder lets this registration go, and no other that has its name. Nothing happens when it does not hold it.
+    pub fn let_go(&mut self, holder: &Holder, epoch: Epoch) {
+        self.named.remove(&(holder.clone(), epoch));
     }
 
     /// When any of them was last heard.
     #[must_use]
     pub fn latest(&self) -> Option<HeardAt> {
-        let named = self.named.values().map(|hold| hold.heard);
-        named.chain(self.newcomers.values().copied()).chain(self.unnamed).max()
+        self.named.values().chain(self.newcomers.values()).copied().chain(self.unnamed).max()
     }
 
     /// Whether one is left that was heard within a lease, or may have been.
@@ -161,8 +191,9 @@ impl Holders {
     }
 
     /// Those known by name that were heard within a lease.
-    pub fn living(&self, lease: Duration, now: Instant) -> impl Iterator<Item = (&Holder, &Hold)> {
-        self.named.iter().filter(move |(_, hold)| hold.heard.lives(lease, now))
+    pub fn living(&self, lease: Duration, now: Instant) -> impl Iterator<Item = (&Holder, Hold)> {
+        let living = self.named.iter().filter(move |(_, heard)| heard.lives(lease, now));
+        living.map(|((holder, epoch), heard)| (holder, Hold { epoch: *epoch, heard: *heard }))
     }
 }
 
@@ -196,7 +227,7 @@ mod tests {
         }
         assert_eq!(holders.living(LEASE, heard(20).at).count(), limits::HOLDERS_MAX);
         for n in 0..limits::HOLDERS_MAX {
-            holders.let_go(&Holder::parse(&n.to_string()).unwrap());
+            holders.let_go(&Holder::parse(&n.to_string()).unwrap(), epoch);
         }
         assert!(holders.is_held(LEASE, heard(20).at));
         assert!(!holders.is_held(LEASE, heard(40).at));

@@ -99,10 +99,11 @@ impl Lease {
         self.state(now) == LeaseState::Lapsed || (self.is_marked && !self.is_heard)
     }
 
-    /// Whether who holds this epoch may move the deadline: the current one, and of a shared entry also an older one.
+    /// Whether who holds this epoch may move the deadline: the current one, and of a shared entry also one that it
+    /// replaced.
     #[must_use]
     pub fn may_be_held_by(&self, epoch: Epoch) -> bool {
-        epoch == self.epoch || (self.holders.is_some() && epoch < self.epoch)
+        epoch == self.epoch || self.holders.as_ref().is_some_and(|holders| holders.knows(epoch))
     }
 
     /// Whole heartbeats since the last renewal.

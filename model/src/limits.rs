@@ -32,6 +32,8 @@ pub const METADATA_VALUE_CHARS_MAX: usize = 1_024;
 pub const SHORT_TEXT_CHARS_MAX: usize = 64;
 /// Holders of one shared entry that are known by name: a large deployment. One more keeps the entry alive all the same.
 pub const HOLDERS_MAX: usize = 1_024;
+/// Replaced registrations of a shared entry whose holders still keep it alive: a rollout has two or three of them at once.
+pub const REPLACED_MAX: usize = 32;
 /// Registrations of one shared entry that may wait for their holder's name: a name follows within milliseconds.
 pub const NEWCOMERS_MAX: usize = 16;
 /// Largest A2A card, in bytes: eight of them fit one snapshot page.

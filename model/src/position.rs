@@ -141,7 +141,7 @@ impl Position {
 /// It is the revision at which the registration was written, qualified by the incarnation's ordinal; 52 bits, so that
 /// it survives languages whose numbers are doubles. It needs no counter and never falls, also across deletion,
 /// compaction and restore (promise I03).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
 impl Epoch {

@@ -6,7 +6,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::capability::Capability;
 use crate::declaration::Declared;
-use crate::lifecycle::{Lifecycle, Load};
+use crate::lifecycle::{Lifecycle, Load, Scope};
+use crate::limits;
 use crate::position::{Epoch, Revision};
 use crate::time::Timestamp;
 
@@ -23,6 +24,9 @@ pub struct Registration {
     pub revision: Revision,
     /// What the owner says now.
     pub owned: Owned,
+    /// Of a shared entry the registrations that this one replaced, newest first: who holds one of them still keeps the
+    /// entry alive. At most [`limits::REPLACED_MAX`].
+    pub replaced: Box<[Epoch]>,
 }
 
 /// What an owner may change without registering anew; it does not move the epoch.
@@ -55,6 +59,16 @@ impl Owned {
 }
 
 impl Registration {
+    /// What a declaration that replaces this one is to say of the registrations before it.
+    #[must_use]
+    pub fn replaced_by(&self, declared: &Declared) -> Box<[Epoch]> {
+        if declared.scope != Scope::Service {
+            return Box::default();
+        }
+        let all = std::iter::once(self.epoch).chain(self.replaced.iter().copied());
+        all.take(limits::REPLACED_MAX).collect()
+    }
+
     /// Bytes it takes on any wire at most, for bounded buffers and pages.
     ///
     /// Each part counts with what frames it (field, length, nesting), because a record may consist of thousands of
@@ -65,6 +79,8 @@ impl Registration {
         const FRAME: usize = 4;
         /// Everything of fixed size: numbers, words, the frames around a record and around its two parts.
         const FIXED: usize = 128;
+        /// 52 bits, seven to a byte.
+        const EPOCH: usize = 8;
         let d = &self.declared;
         let text = |text: &str| text.len() + FRAME;
         let maybe = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() + FRAME);
@@ -89,6 +105,7 @@ impl Registration {
             + d.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
             + entries.map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
             + d.card.as_ref().map_or(0, |card| text(card.json()) + text(card.digest()) + FRAME)
+            + self.replaced.len() * EPOCH
     }
 
     /// The newest-first order among usable instances: by epoch, then id.
@@ -156,6 +173,13 @@ impl Registration {
         }
         if self.owned.strained {
             h.text("strained");
+        }
+        if !self.replaced.is_empty() {
+            h.text("replaced");
+            h.number(self.replaced.len() as u64);
+            for epoch in &self.replaced {
+                h.number(epoch.get());
+            }
         }
         h.0.digest128()
     }

@@ -100,7 +100,8 @@ pub fn registration(id: &str, epoch: u64, revision: u64) -> Registration {
 #[must_use]
 pub fn registered(declared: Declared, epoch: Epoch, revision: Revision) -> Registration {
     let owned = Owned::of(&declared);
-    Registration { declared, epoch, registered_at: Timestamp(1_700_000_000_000), revision, owned }
+    let registered_at = Timestamp(1_700_000_000_000);
+    Registration { declared, epoch, registered_at, revision, owned, replaced: Box::default() }
 }
 
 /// A registration that has every member set, to values that never change: goldens are made of it.
@@ -152,6 +153,7 @@ pub fn full_registration() -> Registration {
             strained: false,
             overdue: false,
         },
+        replaced: Box::default(),
     }
 }
 

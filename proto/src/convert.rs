@@ -16,5 +16,6 @@ pub use feed::{bookmark, bookmark_from, delta, delta_from, feed_record, feed_rec
 pub use position::{position, position_from};
 pub use query::{query, query_from};
 pub use registration::{declared, declared_from, owned, owned_from, registration, registration_from};
+pub(crate) use registration::{epochs, epochs_from};
 pub use status::{RegionStatus, region_status};
 pub use watch::{event, event_from};

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message;
-use rollcall_model::{Actor, Declared, Incarnation, InstanceId, Owned, RemovalReason, Timestamp};
+use rollcall_model::{Actor, Declared, Epoch, Incarnation, InstanceId, Owned, RemovalReason, Timestamp};
 
-use crate::convert::{declared, declared_from, feed, owned, owned_from};
+use crate::convert::{declared, declared_from, epochs, epochs_from, feed, owned, owned_from};
 use crate::{Unreadable, v1};
 
 /// The value of a registration's key.
@@ -16,6 +16,8 @@ pub struct StoredRegistration {
     pub ordinal: u16,
     /// When, for people.
     pub registered_at: Timestamp,
+    /// Of a shared entry the registrations that it replaced, newest first.
+    pub replaced: Box<[Epoch]>,
 }
 
 /// Why one key vanishes.
@@ -48,11 +50,17 @@ fn decode<M: Message + Default>(bytes: &[u8], field: &'static str) -> Result<M, 
 
 /// To the store.
 #[must_use]
-pub fn encode_registration(of: &Declared, ordinal: u16, registered_at: Timestamp) -> Bytes {
+pub fn encode_registration(
+    of: &Declared,
+    ordinal: u16,
+    registered_at: Timestamp,
+    replaced: &[Epoch],
+) -> Bytes {
     let wire = v1::StoredRegistration {
         declared: Some(declared(of)),
         ordinal: u32::from(ordinal),
         registered_at_ms: registered_at.0,
+        replaced: epochs(replaced),
     };
     wire.encode_to_vec().into()
 }
@@ -70,6 +78,7 @@ pub fn decode_registration(bytes: &[u8]) -> Result<StoredRegistration, Unreadabl
         ordinal: u16::try_from(wire.ordinal)
             .map_err(|_| Unreadable::new("stored_registration.ordinal", "it does not fit"))?,
         registered_at: Timestamp(wire.registered_at_ms),
+        replaced: epochs_from(&wire.replaced, "stored_registration.replaced")?,
     })
 }
 

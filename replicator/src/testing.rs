@@ -83,6 +83,7 @@ impl Origin {
             epoch: Epoch::new(at.incarnation.ordinal(), at.revision),
             registered_at: Timestamp(1),
             revision: at.revision,
+            replaced: Box::default(),
         };
         self.commit(at, Change::Put(Arc::new(registration)))
     }

@@ -80,6 +80,7 @@ fn leases() -> (Deadlines, Vec<InstanceId>) {
             registered_at: Timestamp(0),
             revision: Revision(1),
             owned: Owned::of(&declared),
+            replaced: Box::default(),
             declared,
         };
         deadlines.follow(&Change::Put(Arc::new(registration)), begun, Timestamp(0));

@@ -88,7 +88,7 @@ impl Registrar {
         };
         let now = self.clock.now();
         let holders = lease.holders.as_ref().map(|holders| {
-            let facts = |(holder, hold): (&Holder, &rollcall_model::Hold)| HolderFacts {
+            let facts = |(holder, hold): (&Holder, rollcall_model::Hold)| HolderFacts {
                 holder: holder.clone(),
                 epoch: hold.epoch,
                 renewed_at: hold.heard.wall,

@@ -108,13 +108,43 @@ async fn a_rollout_of_other_data_is_no_fight_between_two_versions() {
     // Updates speak of what was declared, and are fenced as ever; so is an epoch that was never issued.
     let patch = json!({"lifecycle": "degraded"});
     cell.fenced("PATCH", MAIL, &old, &patch).await.refused(412, "superseded");
-    let never = (new.parse::<u64>().unwrap() + 1_000_000).to_string();
-    cell.fenced("PUT", &path, &never, &Value::Null).await.refused(412, "superseded");
-    cell.fenced("DELETE", MAIL, &never, &Value::Null).await.refused(412, "superseded");
+    let (old_epoch, new_epoch): (u64, u64) = (old.parse().unwrap(), new.parse().unwrap());
+    for never in [new_epoch + 1_000_000, old_epoch - 1, 5, 0] {
+        let never = never.to_string();
+        cell.fenced("PUT", &path, &never, &Value::Null).await.refused(412, "superseded");
+        cell.fenced("DELETE", &format!("{MAIL}?holder=pod-1"), &never, &Value::Null)
+            .await
+            .refused(412, "superseded");
+    }
     // The newer one leaves first: the older one still keeps the entry, and is its last holder.
     assert_eq!(delete(&cell, "pod-2", &new).await, 204);
     assert_eq!(cell.get(AGENT).await.status, 200);
     assert_eq!(delete(&cell, "pod-1", &old).await, 204);
+    cell.get(AGENT).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn i02_the_farewell_of_a_replaced_process_without_a_name_leaves_its_successor_alone() {
+    let cell = Cell::start().await;
+    let unnamed = |version: &str| {
+        let mut body = shared("", version);
+        body.as_object_mut().unwrap().remove("holder");
+        body
+    };
+    let old = register(&cell, &unnamed("1.0.0"), 201).await;
+    let new = register(&cell, &unnamed("2.0.0"), 201).await;
+    assert_eq!(cell.fenced("DELETE", MAIL, &old, &Value::Null).await.status, 204);
+    let agent = cell.get(AGENT).await.json();
+    assert_eq!((&agent["version"], &agent["epoch"]), (&json!("2.0.0"), &json!(new)));
+    let answer = cell.fenced("PUT", &format!("{MAIL}/lease"), &new, &Value::Null).await;
+    assert_eq!((answer.status, answer.json().get("superseded")), (200, None));
+    // It renews once more on its way out, and leaves again.
+    assert_eq!(cell.fenced("PUT", &format!("{MAIL}/lease"), &old, &Value::Null).await.status, 200);
+    let holders = cell.get(&format!("{MAIL}/lease")).await.json()["holders"].clone();
+    assert_eq!((&holders[0]["epoch"], &holders[1]["epoch"]), (&json!(old), &json!(new)));
+    assert_eq!(cell.fenced("DELETE", MAIL, &old, &Value::Null).await.status, 204);
+    assert_eq!(cell.get(AGENT).await.json()["epoch"], json!(new));
+    assert_eq!(cell.fenced("DELETE", MAIL, &new, &Value::Null).await.status, 204);
     cell.get(AGENT).await.refused(404, "not_found");
 }
 

@@ -66,10 +66,15 @@ impl Plant {
 
     fn registered(&mut self, revision: u64, id: &str, tag: &str) {
         let declared = declared(id, "tag", tag);
-        let stored = StoredRegistration { declared, ordinal: 1, registered_at: Timestamp(0) };
+        let stored = StoredRegistration {
+            declared,
+            ordinal: 1,
+            registered_at: Timestamp(0),
+            replaced: Box::default(),
+        };
         self.at(revision).put(
             &format!("reg/{id}"),
-            store::encode_registration(&stored.declared, stored.ordinal, stored.registered_at).to_vec(),
+            store::encode_registration(&stored.declared, stored.ordinal, stored.registered_at, &[]).to_vec(),
             0,
         );
     }

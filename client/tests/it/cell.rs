@@ -376,7 +376,14 @@ fn registration(id: &str, lifecycle: Lifecycle, ordinal: u16, revision: u64) -> 
     let declared = Declared::check(declaration(id), String::new).unwrap();
     let owned = Owned { lifecycle, ..Owned::of(&declared) };
     let epoch = Epoch::new(ordinal, Revision(revision));
-    Registration { declared, epoch, registered_at: Timestamp(0), revision: Revision(revision), owned }
+    Registration {
+        declared,
+        epoch,
+        registered_at: Timestamp(0),
+        revision: Revision(revision),
+        owned,
+        replaced: Box::default(),
+    }
 }
 
 /// Counts a watch, or a session, as open while its task lives.

@@ -107,7 +107,8 @@ impl Deadlines {
         }
     }
 
-    /// A holder lets go of a shared entry. Its epoch may be an older one: it only ever speaks for itself.
+    /// A holder lets go of a shared entry. Its epoch may be an older one: it only ever speaks for itself, and for what
+    /// it held under that epoch.
     pub fn let_go(&mut self, id: &str, holder: &Holder, epoch: Epoch, now: Instant) -> LettingGo {
         let (zero, ahead) = (self.zero, self.is_ahead(epoch));
         match self.get_mut(id) {
@@ -122,7 +123,7 @@ impl Deadlines {
                 if lease.removing {
                     return LettingGo::Wait;
                 }
-                holders.let_go(holder);
+                holders.let_go(holder, epoch);
                 let left = holders.latest().filter(|_| holders.is_held(lease.length, now));
                 let Some(heard) = left else {
                     lease.removing = true;

@@ -65,6 +65,8 @@ fn i18_the_digest_of_a_state_is_the_sum_of_its_records() {
 fn i18_every_member_of_a_record_is_in_its_hash() {
     let edits: &[fn(&mut Registration)] = &[
         |_| {},
+        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(9))].into(),
+        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(8))].into(),
         |r| r.declared.id = rollcall_model::testing::id("ops/email_agent/a1b2c4"),
         |r| r.epoch = rollcall_model::Epoch::new(2, Revision(1_000_001)),
         |r| r.epoch = rollcall_model::Epoch::new(3, Revision(1_000_000)),

@@ -30,8 +30,15 @@ fn shared(revision: u64) -> Registration {
     registered(Declared { scope: Scope::Service, ..declared(ID) }, epoch(revision), Revision(revision))
 }
 
+fn over(revision: u64, replaced: &[Epoch]) -> Registration {
+    Registration { replaced: replaced.into(), ..shared(revision) }
+}
+
+/// The last two give no name, as processes of one deployment that was not told to.
+const HOLDERS: usize = 5;
+
 fn holder(n: usize) -> Holder {
-    Holder::parse(&format!("pod-{n}")).unwrap()
+    if n < HOLDERS - 2 { Holder::parse(&format!("pod-{n}")).unwrap() } else { Holder::default() }
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +59,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let who = || 0..4_usize;
+    let who = || 0..HOLDERS;
     prop_oneof![
         2 => (who(), prop::bool::weighted(0.7)).prop_map(|(n, named)| Act::Register(n, named)),
         1 => Just(Act::Named),
@@ -69,15 +76,17 @@ fn act() -> impl Strategy<Value = Act> {
 struct World {
     now: Instant,
     head: u64,
-    /// The epoch in the store.
+    /// The epoch in the store, and those it replaced.
     current: Option<u64>,
+    replaced: Vec<Epoch>,
     /// What each holder believes to hold, and when it was last acknowledged.
     holds: BTreeMap<usize, (u64, Instant)>,
     /// A holder whose registration stands and whose name is on its way.
     nameless: Option<(usize, u64)>,
     removing: bool,
     keeper_since: Instant,
-    /// When somebody died whose name never came: it counts as a holder for a lease.
+    /// When somebody was last heard whose name never came, or who gives none and holds something else by now: it counts
+    /// as a holder for a lease.
     never_named: Instant,
     deadlines: Deadlines,
 }
@@ -88,6 +97,7 @@ impl World {
             now: Instant::default(),
             head: 1,
             current: None,
+            replaced: Vec::new(),
             holds: BTreeMap::new(),
             nameless: None,
             removing: false,
@@ -101,11 +111,18 @@ impl World {
         self.holds.values().filter(|(_, heard)| self.now < heard.plus(LEASE)).count()
     }
 
+    /// Whether this epoch is of the entry's present life.
+    fn is_known(&self, held: u64) -> bool {
+        self.current == Some(held) || self.replaced.contains(&epoch(held))
+    }
+
     fn put(&mut self) -> u64 {
         self.head += 1;
+        self.replaced.splice(0..0, self.current.map(epoch));
         self.current = Some(self.head);
         self.removing = false;
-        self.deadlines.follow(&Change::Put(Arc::new(shared(self.head))), self.now, WALL);
+        let put = over(self.head, &self.replaced);
+        self.deadlines.follow(&Change::Put(Arc::new(put)), self.now, WALL);
         self.head
     }
 
@@ -113,6 +130,7 @@ impl World {
         assert_eq!(self.living(), 0, "an entry went while it had living holders: {:?}", self.holds);
         self.head += 1;
         self.current = None;
+        self.replaced.clear();
         self.removing = false;
         self.nameless = None;
         self.deadlines.follow(&Change::Remove(Arc::new(removal(ID, 1, self.head))), self.now, WALL);
@@ -123,7 +141,11 @@ impl World {
             Act::Register(who, named) => {
                 self.name();
                 let revision = self.put();
-                self.holds.insert(who, (revision, self.now));
+                let before = self.holds.insert(who, (revision, self.now));
+                // Nobody can tell that it was this one that held the registration before.
+                if let Some((_, heard)) = before.filter(|_| holder(who) == Holder::default()) {
+                    self.never_named = self.never_named.max(heard);
+                }
                 self.nameless = Some((who, revision));
                 if named {
                     self.name();
@@ -154,7 +176,7 @@ impl World {
             Act::NewKeeper => {
                 let mut state = State::default();
                 if let Some(current) = self.current {
-                    state.put(Arc::new(shared(current)));
+                    state.put(Arc::new(over(current, &self.replaced)));
                 }
                 self.removing = false;
                 self.keeper_since = self.now;
@@ -177,20 +199,30 @@ impl World {
         let answer = self.deadlines.renew(ID, &holder(who), epoch(held), self.now, WALL);
         let expected = match self.current {
             None => Renewal::NotRegistered,
-            Some(_) if self.removing => Renewal::Wait,
+            Some(_) if self.removing && self.is_known(held) => Renewal::Wait,
             Some(current) if current == held => Renewal::Renewed(LEASE),
-            Some(_) => Renewal::KeptAlive(LEASE),
+            Some(_) if self.is_known(held) => Renewal::KeptAlive(LEASE),
+            // I11: what was removed is over, also under a registration that came later.
+            Some(_) => Renewal::Superseded,
         };
         assert_eq!(answer, expected);
         if matches!(answer, Renewal::Renewed(_) | Renewal::KeptAlive(_)) {
             self.holds.insert(who, (held, self.now));
-        } else if answer == Renewal::NotRegistered {
+        } else if matches!(answer, Renewal::NotRegistered | Renewal::Superseded) {
             self.holds.remove(&who);
         }
     }
 
     fn let_go(&mut self, who: usize) {
         let Some((held, heard)) = self.holds.remove(&who) else { return };
+        // Who gives no name speaks for all that give none and hold the same registration.
+        let namesakes: Vec<_> = self
+            .holds
+            .iter()
+            .map(|(n, hold)| (*n, *hold))
+            .filter(|(n, hold)| holder(*n) == holder(who) && hold.0 == held)
+            .collect();
+        self.holds.retain(|n, _| namesakes.iter().all(|(namesake, _)| namesake != n));
         if self.nameless.is_some_and(|(nameless, _)| nameless == who) {
             self.name();
             self.holds.remove(&who);
@@ -210,8 +242,12 @@ impl World {
             LettingGo::Wait => {
                 assert!(self.removing);
                 self.holds.insert(who, (held, heard));
+                self.holds.extend(namesakes);
             }
-            LettingGo::NotShared | LettingGo::Superseded => panic!("{answer:?}"),
+            LettingGo::Superseded => {
+                assert!(!self.is_known(held), "{held} is refused");
+            }
+            LettingGo::NotShared => panic!("{answer:?}"),
         }
     }
 
@@ -263,14 +299,16 @@ fn the_deadline_is_that_of_the_holder_heard_last() {
 fn i02_a_newer_declaration_does_not_fight_an_older_holder_and_an_epoch_never_issued_loses() {
     let now = Instant::default();
     let mut deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), now, WALL);
-    for revision in [2, 5] {
-        deadlines.follow(&Change::Put(Arc::new(shared(revision))), now, WALL);
-    }
+    let replaced = [epoch(2), Epoch::new(ORDINAL - 1, Revision(90))];
+    deadlines.follow(&Change::Put(Arc::new(shared(2))), now, WALL);
+    deadlines.follow(&Change::Put(Arc::new(over(5, &replaced))), now, WALL);
     deadlines.advance(Revision(9));
     let mut renew = |epoch| deadlines.renew(ID, &holder(1), epoch, now, WALL);
     assert_eq!(renew(epoch(2)), Renewal::KeptAlive(LEASE));
     assert_eq!(renew(epoch(5)), Renewal::Renewed(LEASE));
-    assert_eq!(renew(epoch(7)), Renewal::Superseded);
+    for never in [epoch(7), epoch(4), epoch(1), Epoch::default(), Epoch::new(ORDINAL - 1, Revision(91))] {
+        assert_eq!(renew(never), Renewal::Superseded, "{never:?}");
+    }
     assert_eq!(renew(epoch(10)), Renewal::Wait);
     assert_eq!(
         renew(Epoch::new(ORDINAL + 1, Revision(2))),
@@ -282,7 +320,28 @@ fn i02_a_newer_declaration_does_not_fight_an_older_holder_and_an_epoch_never_iss
         Renewal::KeptAlive(LEASE),
         "of a history before"
     );
-    assert_eq!(deadlines.let_go(ID, &holder(1), epoch(7), now), LettingGo::Superseded);
+    for never in [epoch(7), epoch(4), Epoch::default()] {
+        assert_eq!(deadlines.let_go(ID, &holder(1), never, now), LettingGo::Superseded);
+    }
+}
+
+#[test]
+fn i02_a_farewell_lets_go_of_what_was_held_under_its_epoch_and_of_nothing_newer() {
+    let at = |seconds| Instant(Duration::from_secs(seconds));
+    for name in [Holder::default(), holder(1)] {
+        let mut deadlines = Deadlines::default();
+        deadlines.follow(&Change::Put(Arc::new(shared(2))), at(0), WALL);
+        let _ = deadlines.wrote(ID, &name, epoch(2), at(0), WALL);
+        deadlines.follow(&Change::Put(Arc::new(over(5, &[epoch(2)]))), at(1), WALL);
+        let _ = deadlines.wrote(ID, &name, epoch(5), at(1), WALL);
+        assert_eq!(deadlines.let_go(ID, &name, epoch(2), at(2)), LettingGo::Others);
+        assert_eq!(deadlines.let_go(ID, &name, epoch(2), at(2)), LettingGo::Others, "said twice");
+        assert_eq!(deadlines.get(ID).unwrap().deadline(), at(31), "the newer one stays as it was");
+        // Whoever was replaced may still renew, and leaves the newer one alone all the same.
+        assert_eq!(deadlines.renew(ID, &name, epoch(2), at(3), WALL), Renewal::KeptAlive(LEASE));
+        assert_eq!(deadlines.let_go(ID, &name, epoch(2), at(4)), LettingGo::Others);
+        assert_eq!(deadlines.let_go(ID, &name, epoch(5), at(5)), LettingGo::Last(epoch(5)));
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub fn registration(registration: &Registration) -> v1::Registration {
         registered_at_ms: registration.registered_at.0,
         revision: registration.revision.0,
         owned: Some(owned(&registration.owned)),
+        replaced: epochs(&registration.replaced),
     }
 }
 
@@ -31,7 +32,24 @@ pub fn registration_from(wire: v1::Registration) -> Result<Registration, Unreada
         registered_at: Timestamp(wire.registered_at_ms),
         revision: Revision(wire.revision),
         owned: owned_from(wire.owned.ok_or_else(|| Unreadable::missing("registration.owned"))?)?,
+        replaced: epochs_from(&wire.replaced, "registration.replaced")?,
     })
+}
+
+/// To the wire.
+pub(crate) fn epochs(epochs: &[Epoch]) -> Vec<u64> {
+    epochs.iter().map(|epoch| epoch.get()).collect()
+}
+
+/// From the wire.
+///
+/// # Errors
+/// One has more than 52 bits.
+pub(crate) fn epochs_from(wire: &[u64], field: &'static str) -> Result<Box<[Epoch]>, Unreadable> {
+    let epoch = |number: &u64| {
+        Epoch::from_wire(*number).ok_or_else(|| Unreadable::new(field, "it has more than 52 bits"))
+    };
+    wire.iter().map(epoch).collect()
 }
 
 /// To the wire.

@@ -130,6 +130,9 @@ pub struct Registration {
     pub revision: u64,
     #[prost(message, optional, tag = "5")]
     pub owned: ::core::option::Option<Owned>,
+    /// Epochs of a shared entry that this one replaced, newest first; who holds one of them still keeps it alive.
+    #[prost(uint64, repeated, tag = "6")]
+    pub replaced: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Removal {
@@ -2523,6 +2526,9 @@ pub struct StoredRegistration {
     pub ordinal: u32,
     #[prost(int64, tag = "3")]
     pub registered_at_ms: i64,
+    /// Epochs of a shared entry that this one replaced, newest first.
+    #[prost(uint64, repeated, tag = "4")]
+    pub replaced: ::prost::alloc::vec::Vec<u64>,
 }
 /// Value of `own/<id>` in the store: only there once the owner changed something. Never outlives its registration.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::testing::{full_registration, id, incarnation, position, region, registration as least};
-use rollcall_model::{Event, Registration, RemovalReason, Revision, Timestamp};
+use rollcall_model::{Epoch, Event, Registration, RemovalReason, Revision, Timestamp};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, Gone, StoredRegistration};
@@ -97,6 +97,10 @@ fn feeds() -> Vec<Golden> {
     vec![
         wire_registration("registration_full", full_registration()),
         wire_registration("registration_least", least("a/b/c", 5, 7)),
+        wire_registration(
+            "registration_replacing",
+            Registration { replaced: replaced(), ..full_registration() },
+        ),
         read_as("delta", "Delta", convert::delta(&delta), {
             let delta = Arc::clone(&delta);
             move |read| assert_eq!(convert::delta_from(read).as_ref(), Ok(&*delta))
@@ -116,13 +120,20 @@ fn feeds() -> Vec<Golden> {
     ]
 }
 
+/// Registrations that another one of a shared entry replaced, of this history and of the one before.
+fn replaced() -> Box<[Epoch]> {
+    [Epoch::new(2, Revision(999_000)), Epoch::new(1, Revision(2_000_000))].into()
+}
+
 /// What stands in the store and on disk.
 fn kept() -> Vec<Golden> {
     let registration = StoredRegistration {
         declared: full_registration().declared,
         ordinal: 2,
         registered_at: Timestamp(1_796_000_000_123),
+        replaced: Box::default(),
     };
+    let replacing = StoredRegistration { replaced: replaced(), ..registration.clone() };
     let gone = vec![
         Gone { id: id("a/b/c"), reason: RemovalReason::Expired, actor: "keeper".into(), term: Some(9) },
         Gone { id: id("a/b/d"), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None },
@@ -138,8 +149,15 @@ fn kept() -> Vec<Golden> {
                 &registration.declared,
                 registration.ordinal,
                 registration.registered_at,
+                &registration.replaced,
             ),
             move |bytes| assert_eq!(store::decode_registration(bytes).as_ref(), Ok(&registration)),
+        ),
+        stored(
+            "stored_registration_replacing",
+            "StoredRegistration",
+            &store::encode_registration(&replacing.declared, 2, replacing.registered_at, &replacing.replaced),
+            move |bytes| assert_eq!(store::decode_registration(bytes).as_ref(), Ok(&replacing)),
         ),
         stored("stored_owned", "StoredOwned", &store::encode_owned(&full_registration().owned), |bytes| {
             assert_eq!(store::decode_owned(bytes), Ok(full_registration().owned));

@@ -32,6 +32,9 @@ fn i46_a_registration_reads_back_equal_and_with_its_hash() {
         let registration = Registration {
             owned: any_owned(&mut chance),
             registered_at: Timestamp(i64::from_le_bytes(chance.number().to_le_bytes())),
+            replaced: (0..chance.below(4))
+                .map(|_| Epoch::from_wire(chance.number() >> 12).unwrap())
+                .collect(),
             ..registered(declared, epoch, Revision(chance.number()))
         };
         let read = convert::registration_from(sent(&convert::registration(&registration))).unwrap();
@@ -41,12 +44,14 @@ fn i46_a_registration_reads_back_equal_and_with_its_hash() {
             declared: registration.declared.clone(),
             ordinal: epoch.ordinal(),
             registered_at: registration.registered_at,
+            replaced: registration.replaced.clone(),
         };
         assert_eq!(
             store::decode_registration(&store::encode_registration(
                 &stored.declared,
                 stored.ordinal,
-                stored.registered_at
+                stored.registered_at,
+                &stored.replaced
             )),
             Ok(stored)
         );

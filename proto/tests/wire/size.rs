@@ -72,6 +72,7 @@ fn crumbs() -> Vec<Registration> {
                 strained: true,
                 ..one.owned
             };
+            one.replaced = vec![epoch; limits::REPLACED_MAX].into();
             one
         })
         .collect()

@@ -163,6 +163,7 @@ mod tests {
                 registered_at: Timestamp(0),
                 revision: Revision(*revision),
                 owned: Owned { lifecycle: *lifecycle, ..Owned::of(&declared) },
+                replaced: Box::default(),
                 declared,
             }));
         }

@@ -278,6 +278,7 @@ mod tests {
             registered_at: Timestamp(1_790_000_000_123),
             revision: Revision(11),
             owned: Owned::of(&declared),
+            replaced: Box::default(),
             declared,
         }
     }
