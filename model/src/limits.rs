@@ -73,6 +73,8 @@ pub const CURRENT_AGE: Duration = Duration::from_secs(3);
 pub const BEHIND_AGE: Duration = Duration::from_secs(30);
 /// Longest wait of a request that speaks of a revision the cell has not applied yet.
 pub const AHEAD_WAIT: Duration = Duration::from_secs(1);
+/// Revisions by which a current holder may be behind its store: twenty thousand a second, which is more than etcd takes.
+pub const REVISIONS_MISSED_MOST: u64 = 60_000;
 /// Longest wait of a watch whose position is ahead of its holder. A holder that is well catches up within a second or
 /// two; one that did not in ten will not soon, or the position never was.
 pub const AHEAD_WATCH_MOST: Duration = Duration::from_secs(10);

@@ -8,13 +8,15 @@
 //! and then costs it only the deltas. After that second it is told that it must resync, so that it knows why nothing
 //! comes; the snapshot follows as soon as it is no older than what was asked for. Only after ten seconds does it get the
 //! snapshot there is: a position that never was would otherwise be waited for for ever, and a watcher that judges by
-//! positions, as ours do, keeps its newer state. A position of an older history, or of another one under the same
-//! ordinal, is never reached: there the resync and its snapshot come at once.
+//! positions, as ours do, keeps its newer state. A position of an older history, of another one under the same ordinal,
+//! or further ahead of a current holder than a store can write meanwhile, is never reached: there the resync and its
+//! snapshot come at once.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::change::{Bookmark, Change, Delta};
+use crate::freshness::Freshness;
 use crate::limits;
 use crate::name::{InstanceId, Region};
 use crate::position::{Position, Relation};
@@ -62,11 +64,19 @@ pub struct Cursor {
     marked: Option<Position>,
 }
 
+/// The reason of a resync after a position that nobody can have given.
+const UNKNOWN: &str = "unknown_position";
 /// The reason of a resync whose snapshot waits until the holder has caught up.
 const BEHIND: &str = "behind";
 
 /// Deltas handed out in one step, so that one far-behind watcher does not hold its task for long.
 const DELTAS_AT_ONCE: usize = 256;
+
+/// Whether a position is further ahead of a holder that knows its head than a store can have written since.
+fn never_was(view: &View, own: &Position, asked: &Position, now: Instant) -> bool {
+    let ahead = asked.revision.0.saturating_sub(own.revision.0);
+    view.freshness(now) == Freshness::Current && ahead > limits::REVISIONS_MISSED_MOST
+}
 
 impl Cursor {
     /// A watcher that has nothing, or everything up to `since`.
@@ -117,6 +127,9 @@ impl Cursor {
         let Some(since) = since else { return self.begin_snapshot(view, None) };
         match since.relation(own) {
             Relation::OlderHistory | Relation::Conflict => self.begin_snapshot(view, Some("new_incarnation")),
+            Relation::Same(Ordering::Greater) if never_was(view, own, &since, now) => {
+                self.begin_snapshot(view, Some(UNKNOWN))
+            }
             // Another holder served it, and this one will catch up (museum B27, B41).
             Relation::NewerHistory | Relation::Same(Ordering::Greater) => {
                 self.place = Place::Ahead { asked: since, came: now, told: false };

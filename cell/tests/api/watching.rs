@@ -139,6 +139,20 @@ async fn i17_a_position_ahead_of_the_cell_is_told_to_resync_and_sent_nothing_old
 }
 
 #[tokio::test]
+async fn a_position_that_never_was_gets_a_resync_and_a_snapshot_at_once() {
+    let cell = Cell::start().await;
+    cell.register_plain("ops/mail/1").await;
+    let mut events = Events::of(cell.open("/v1/watch", &[]).await);
+    let now = events.until("bookmark").await.pop().unwrap().id.unwrap();
+    let (incarnation, _) = now.split_once(':').unwrap();
+    let mut watch = Events::of(cell.open(&format!("/v1/watch?since={incarnation}:999999999999"), &[]).await);
+    let told = watch.until("snapshot_end").await;
+    let names: Vec<_> = told.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["resync", "snapshot_begin", "put", "snapshot_end"]);
+    assert_eq!(told[0].data, json!({"region": "us", "reason": "unknown_position"}));
+}
+
+#[tokio::test]
 async fn a_filtered_watch_has_the_figures_of_the_whole_region() {
     let cell = Cell::start().await;
     let mut body = plain("ops/mail/1");

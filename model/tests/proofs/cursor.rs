@@ -279,6 +279,20 @@ fn i17_a_holder_that_stays_behind_says_so_and_sends_its_snapshot_once_it_is_no_o
 }
 
 #[test]
+fn a_position_that_a_current_holder_cannot_have_missed_is_not_waited_for() {
+    let (origin, mut holder, start) = followed(3);
+    let at = |ahead| Position::new(start.incarnation.clone(), Revision(origin.head().revision.0 + ahead));
+    let (far, near) = (at(1_000_000), at(50_000));
+    let begin = |since: &Position, holder: &View| {
+        names(&Cursor::new(Query::default(), Some(since.clone())).advance(holder, Instant::default()))
+    };
+    assert!(begin(&far, &holder).is_empty(), "nobody knows how far behind this one is");
+    holder.mark(&origin.bookmark(&origin.head(), Duration::ZERO), Instant::default());
+    assert_eq!(begin(&far, &holder), ["unknown_position", "begin"]);
+    assert!(begin(&near, &holder).is_empty(), "it may come within moments");
+}
+
+#[test]
 fn i31_a_position_of_another_history_is_told_to_resync() {
     let (mut origin, mut holder, start) = followed(3);
     let old = origin.head();
