@@ -78,16 +78,7 @@ pub fn complete(headers: &mut HeaderMap, told: Told) {
     if number == Grpc::Ok || headers.contains_key(CODE_TRAILER) {
         return;
     }
-    let code = match (number, told) {
-        (Grpc::OutOfRange | Grpc::ResourceExhausted, Told::AtOnce) => Code::TooLarge,
-        (Grpc::Unimplemented, Told::AtOnce) => Code::MethodNotAllowed,
-        (Grpc::NotFound, _) => Code::NotFound,
-        (Grpc::Unavailable, _) => Code::Overloaded,
-        (Grpc::InvalidArgument, _) | (Grpc::Internal | Grpc::Unknown | Grpc::Cancelled, Told::AtOnce) => {
-            Code::InvalidBody
-        }
-        _ => Code::Internal,
-    };
+    let code = meant(number, told);
     headers.insert(Status::GRPC_STATUS, HeaderValue::from(grpc_code(code) as i32));
     headers.insert(CODE_TRAILER, HeaderValue::from_static(code.as_str()));
     let is_silent = headers.get(Status::GRPC_MESSAGE).is_none_or(HeaderValue::is_empty);
@@ -96,6 +87,26 @@ pub fn complete(headers: &mut HeaderMap, told: Told) {
             HeaderValue::from_static("there is no such method; server reflection lists those there are");
         headers.insert(Status::GRPC_MESSAGE, words);
     }
+}
+
+/// What gRPC's own machinery means by a status.
+const fn meant(number: Grpc, told: Told) -> Code {
+    match (number, told) {
+        (Grpc::OutOfRange | Grpc::ResourceExhausted, Told::AtOnce) => Code::TooLarge,
+        (Grpc::Unimplemented, Told::AtOnce) => Code::MethodNotAllowed,
+        (Grpc::NotFound, _) => Code::NotFound,
+        (Grpc::Unavailable, _) => Code::Overloaded,
+        (Grpc::InvalidArgument, _) | (Grpc::Internal | Grpc::Unknown | Grpc::Cancelled, Told::AtOnce) => {
+            Code::InvalidBody
+        }
+        _ => Code::Internal,
+    }
+}
+
+/// The refusal of a message on a stream of requests that gRPC's own machinery could not read.
+#[must_use]
+pub fn unread(machinery: &Status) -> Status {
+    status(meant(machinery.code(), Told::AtOnce), machinery.message(), None)
 }
 
 /// An answer whose status carries its code, wherever it stands.

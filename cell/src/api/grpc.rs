@@ -48,13 +48,19 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
         .add_service(discovery)
         .add_service(keeper)
         .add_service(HealthServer::new(health::Door { api }));
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
-    let routes = match reflection {
-        Ok(reflection) => routes.add_service(reflection),
-        Err(error) => {
+    // Under both names: many tools ask by the older one alone.
+    let described = || {
+        use tonic_reflection::pb::{v1, v1alpha};
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(rollcall_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(v1::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(v1alpha::FILE_DESCRIPTOR_SET)
+            .include_reflection_service(false)
+    };
+    let routes = match (described().build_v1(), described().build_v1alpha()) {
+        (Ok(reflection), Ok(older)) => routes.add_service(reflection).add_service(older),
+        (Err(error), _) | (_, Err(error)) => {
             // The descriptors are compiled in, and a test reads them; a registry without reflection still serves.
             tracing::error!(%error, "reflection has no descriptors");
             routes

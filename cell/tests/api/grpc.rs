@@ -125,6 +125,28 @@ async fn refusals_carry_their_code_in_trailers() {
 }
 
 #[tokio::test]
+async fn a_call_without_an_epoch_is_told_that_it_needs_one() {
+    let cell = Cell::start().await;
+    let mut registrar = RegistrarClient::new(channel(&cell.url).await);
+    registrar.register(request("ops/mail/1")).await.unwrap();
+    let id = || "ops/mail/1".to_owned();
+    let lifecycle = v1::Lifecycle::Draining.into();
+    let update = UpdateRequest { id: id(), lifecycle, ..UpdateRequest::default() };
+    let refused = [
+        registrar.deregister(v1::DeregisterRequest { id: id(), ..Default::default() }).await.unwrap_err(),
+        registrar.update(update).await.unwrap_err(),
+        registrar.renew(RenewRequest { items: vec![renewal("ops/mail/1", 0)] }).await.unwrap_err(),
+    ];
+    for status in refused {
+        assert_eq!(
+            (status.code(), code_of(&status)),
+            (tonic::Code::InvalidArgument, Some(Code::EpochRequired))
+        );
+    }
+    assert_eq!(cell.get("/v1/agents/ops/mail/1").await.status, 200);
+}
+
+#[tokio::test]
 async fn a_watch_pages_a_snapshot_and_goes_on_from_a_position() {
     let cell = Cell::start().await;
     for n in 0..3 {
@@ -195,10 +217,26 @@ async fn reflection_names_every_service() {
     let expected = [
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
         "rollcall.v1.Discovery",
         "rollcall.v1.Keeper",
         "rollcall.v1.Registrar",
     ];
+    assert_eq!(names, expected);
+    // Tools of before ask by the older name, for the same.
+    use tonic_reflection::pb::v1alpha as older;
+    let mut reflection =
+        older::server_reflection_client::ServerReflectionClient::new(channel(&cell.url).await);
+    let list = older::server_reflection_request::MessageRequest::ListServices(String::new());
+    let question = older::ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+    let asked = reflection.server_reflection_info(tokio_stream::once(question)).await;
+    let answer = asked.unwrap().into_inner().message().await.unwrap().unwrap().message_response;
+    let Some(older::server_reflection_response::MessageResponse::ListServicesResponse(services)) = answer
+    else {
+        panic!("{answer:?}")
+    };
+    let mut names: Vec<_> = services.service.into_iter().map(|service| service.name).collect();
+    names.sort();
     assert_eq!(names, expected);
 }
 

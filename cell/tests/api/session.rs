@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::{Buf as _, BufMut as _};
 use rollcall_cell::config::{AddressShare, AdmissionConfig};
 use rollcall_model::Code;
 use rollcall_proto::refusal::code_of;
@@ -11,8 +12,10 @@ use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
 use rollcall_proto::v1::{self, Endpoint, RegisterRequest, SessionRequest, SessionResponse, renew_request};
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Status, Streaming};
 
 use super::cell::{Cell, DEADLINE};
 
@@ -152,6 +155,59 @@ async fn a_call_that_waits_holds_no_other_up() {
     session.ask(2, register("ops/mail/2")).await;
     assert!(matches!(session.answer().await, (2, Response::Register(_))));
     assert!(matches!(session.answer().await, (1, Response::Renew(_))));
+}
+
+/// Bytes as they are, in place of messages.
+#[derive(Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let all = from.remaining();
+        Ok(Some(from.copy_to_bytes(all).to_vec()))
+    }
+}
+
+#[tokio::test]
+async fn words_that_cannot_be_read_end_the_session_with_their_code() {
+    let cell = Cell::start().await;
+    for (words, expected) in
+        [(b"\xff\xff\xff\xff".to_vec(), Code::InvalidBody), (vec![0; 262_145], Code::TooLarge)]
+    {
+        let channel = tonic::transport::Channel::from_shared(cell.url.clone()).unwrap();
+        let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
+        client.ready().await.unwrap();
+        let path = "/rollcall.v1.Registrar/Session".parse().unwrap();
+        let stream = tokio_stream::once(words).chain(tokio_stream::pending());
+        let answers = client.streaming(tonic::Request::new(stream), path, Raw).await;
+        let end = tokio::time::timeout(DEADLINE, answers.unwrap().into_inner().message()).await.unwrap();
+        let status = end.expect_err("the stream ends");
+        assert_eq!((status.code(), code_of(&status)), (tonic::Code::InvalidArgument, Some(expected)));
+    }
 }
 
 #[tokio::test]

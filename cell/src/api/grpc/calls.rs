@@ -79,6 +79,11 @@ fn holder(name: Option<String>, here: &str) -> Result<Holder, Refusal> {
 fn subject(id: &str, epoch: u64, here: &str) -> Result<(InstanceId, Epoch), Refusal> {
     let id = InstanceId::parse(id)
         .map_err(|finding| invalid(Code::InvalidId, &format!("{here}/id"), finding.detail))?;
+    // Left out it is zero, which no registration ever has.
+    if epoch == 0 {
+        let detail = "the epoch that the registration was answered with is required";
+        return Err(invalid(Code::EpochRequired, &format!("{here}/epoch"), detail));
+    }
     let epoch = Epoch::from_wire(epoch).ok_or_else(|| {
         invalid(Code::InvalidEpoch, &format!("{here}/epoch"), "an epoch has at most 52 bits")
     })?;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use futures_util::stream::FuturesUnordered;
 use rollcall_model::Code;
+use rollcall_proto::refusal;
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::{Refusal as Refused, Response};
 use rollcall_proto::v1::{Current, SessionRequest, SessionResponse};
@@ -62,7 +63,9 @@ impl Session {
                     self.calls.push(Box::pin(perform(Arc::clone(&self.api), request, self.address)));
                 }
                 // What comes after words that cannot be read cannot be told apart any more.
-                Poll::Ready(Some(Err(status))) => (self.requests, self.farewell) = (None, Some(status)),
+                Poll::Ready(Some(Err(status))) => {
+                    (self.requests, self.farewell) = (None, Some(refusal::unread(&status)));
+                }
                 Poll::Ready(None) => self.requests = None,
                 Poll::Pending => return,
             }
