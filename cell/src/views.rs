@@ -21,6 +21,9 @@ use crate::{disk, random};
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Largest message taken: one revision is never split, and a group commit can hold sixty cards.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Tries in a row that fail before people are told, once: a replicator that starts with its cell, or starts anew, is
+/// there by then.
+const TOLD_AFTER: u32 = 4;
 /// A stream that says nothing for this long is dead: bookmarks come every second.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -55,7 +58,9 @@ impl RemoteView {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
         let mut restarted = None;
+        let mut failed = 0;
         loop {
+            let position = self.view.position().cloned();
             let ended = tokio::select! {
                 () = cancel.cancelled() => break,
                 ended = self.follow(restarted, &mut saver, &mut backoff) => ended,
@@ -64,9 +69,11 @@ impl RemoteView {
                 Ok(reason) => {
                     tracing::warn!(region = %self.view.region(), reason, "view resyncs");
                     restarted = Some(reason);
+                    failed = 0;
                 }
                 Err(error) => {
-                    tracing::debug!(region = %self.view.region(), %error, "view's source away");
+                    failed = if self.view.position() == position.as_ref() { failed + 1 } else { 1 };
+                    self.tell(&error, failed);
                     restarted = None;
                 }
             }
@@ -78,6 +85,15 @@ impl RemoteView {
         saver.save_last(&self.view, None, &self.clock).await;
     }
 
+    fn tell(&self, error: &tonic::Status, failed: u32) {
+        let (region, source, why) = (self.view.region(), self.source.uri(), error.message());
+        if failed == TOLD_AFTER {
+            tracing::warn!(%region, %source, why, "replicator of a view cannot be reached, trying on");
+        } else {
+            tracing::debug!(%region, %source, why, "replicator of a view is away");
+        }
+    }
+
     /// Follows one stream to its end. `Ok` is the reason to begin from nothing; the view stays as it was.
     async fn follow(
         &mut self,
@@ -86,7 +102,7 @@ impl RemoteView {
         backoff: &mut Backoff,
     ) -> Result<&'static str, tonic::Status> {
         let channel: Channel =
-            self.source.connect().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+            self.source.connect().await.map_err(|error| tonic::Status::unavailable(innermost(&error)))?;
         let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let since = if restarted.is_some() { None } else { self.view.position().map(convert::position) };
         let request = WatchRequest { region: self.view.region().as_str().to_owned(), query: None, since };
@@ -123,4 +139,13 @@ impl RemoteView {
             }
         }
     }
+}
+
+/// Those above it only repeat that something failed.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut at = error;
+    while let Some(below) = at.source() {
+        at = below;
+    }
+    at.to_string()
 }

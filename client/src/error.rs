@@ -43,11 +43,21 @@ pub enum CallError {
         retry_after: Option<Duration>,
     },
     /// No cell could be reached, or the connection broke. A write may have happened.
-    #[error("the cell cannot be reached: {0}")]
-    Unreachable(String),
+    #[error("the cell at {url} cannot be reached: {why}")]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// What happened there.
+        why: String,
+    },
     /// No answer came in time. A write may have happened.
-    #[error("no answer within {0:?}")]
-    Unanswered(Duration),
+    #[error("the cell at {url} gave no answer within {within:?}")]
+    Unanswered {
+        /// Where it was asked.
+        url: String,
+        /// How long an answer was waited for.
+        within: Duration,
+    },
     /// The answer is of a version that this one cannot read.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
@@ -59,7 +69,7 @@ impl CallError {
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
-            Self::Unreachable(_) | Self::Unanswered(_) | Self::Unreadable(_) => None,
+            Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Unreadable(_) => None,
         }
     }
 
@@ -67,7 +77,7 @@ impl CallError {
     pub(crate) const fn is_of_this_cell(&self) -> bool {
         match self {
             Self::Refused { code, .. } => matches!(code.status(), 500 | 503 | 504),
-            Self::Unreachable(_) | Self::Unanswered(_) | Self::Unreadable(_) => true,
+            Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Unreadable(_) => true,
         }
     }
 }

@@ -25,14 +25,27 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// Try again, at the next endpoint.
-    #[error("the cell cannot be reached: {0}")]
-    Away(String),
+    #[error("the cell at {url} cannot be reached: {why}")]
+    Away {
+        /// Where it was looked for.
+        url: String,
+        /// What happened there.
+        why: String,
+    },
     /// An event is larger than a message may be: it can only be had as part of a snapshot.
     #[error("the cell's next event is larger than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
     /// The cell speaks another version, or of another region.
-    #[error("the cell's answer cannot be used: {0}")]
-    Unusable(String),
+    #[error("the answer of the cell at {url} cannot be used: {why}")]
+    Unusable {
+        /// Where it came from.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The settings name no cell.
+    #[error("{0}")]
+    NoCell(String),
 }
 
 /// The endpoints of the own cell.
@@ -46,6 +59,7 @@ pub struct Source {
 /// A stream of the cell's events.
 #[derive(Debug)]
 pub struct Events {
+    url: String,
     region: Region,
     stream: Streaming<WatchResponse>,
     /// When the last event came: silence is counted from here, however often somebody asks.
@@ -60,7 +74,7 @@ impl Source {
     pub fn new(region: Region, endpoints: &[String]) -> Result<Self, SourceError> {
         let parse = |text: &String| {
             let endpoint = Endpoint::from_shared(text.clone())
-                .map_err(|error| SourceError::Unusable(format!("{text}: {error}")))?;
+                .map_err(|error| SourceError::NoCell(format!("{text:?} is no URL of a cell: {error}")))?;
             Ok(endpoint
                 .connect_timeout(CONNECT_WITHIN)
                 .http2_keep_alive_interval(KEEP_ALIVE)
@@ -69,7 +83,7 @@ impl Source {
         };
         let endpoints: Vec<Endpoint> = endpoints.iter().map(parse).collect::<Result<_, SourceError>>()?;
         if endpoints.is_empty() {
-            return Err(SourceError::Unusable("no endpoint is given".into()));
+            return Err(SourceError::NoCell("no endpoint is given".into()));
         }
         Ok(Self { region, endpoints, next: 0 })
     }
@@ -81,8 +95,8 @@ impl Source {
     pub async fn open(&mut self, since: Option<&Position>) -> Result<Events, SourceError> {
         let endpoint = &self.endpoints[self.next % self.endpoints.len()];
         self.next = self.next.wrapping_add(1);
-        let channel: Channel =
-            endpoint.connect().await.map_err(|error| SourceError::Away(describe(&error)))?;
+        let url = endpoint.uri().to_string().trim_end_matches('/').to_owned();
+        let channel: Channel = endpoint.connect().await.map_err(|error| away(&url, innermost(&error)))?;
         let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = WatchRequest {
             region: self.region.as_str().to_owned(),
@@ -90,10 +104,9 @@ impl Source {
             since: since.map(convert::position),
         };
         let opened = tokio::time::timeout(SILENCE, client.watch(request)).await;
-        let stream =
-            opened.map_err(|_| SourceError::Away("no answer".into()))?.map_err(|status| sorted(&status))?;
+        let stream = opened.map_err(|_| away(&url, "no answer"))?.map_err(|status| sorted(&url, &status))?;
         let heard = tokio::time::Instant::now();
-        Ok(Events { region: self.region.clone(), stream: stream.into_inner(), heard })
+        Ok(Events { url, region: self.region.clone(), stream: stream.into_inner(), heard })
     }
 }
 
@@ -105,15 +118,14 @@ impl Events {
     pub async fn next(&mut self) -> Result<Event, SourceError> {
         let message = tokio::time::timeout_at(self.heard + SILENCE, self.stream.message()).await;
         let message = message
-            .map_err(|_| SourceError::Away("the stream fell silent".into()))?
-            .map_err(|status| sorted(&status))?
-            .ok_or_else(|| SourceError::Away("the stream ended".into()))?;
+            .map_err(|_| away(&self.url, "the stream fell silent"))?
+            .map_err(|status| sorted(&self.url, &status))?
+            .ok_or_else(|| away(&self.url, "the stream ended"))?;
         self.heard = tokio::time::Instant::now();
-        let event = convert::event_from(message).map_err(|error| SourceError::Unusable(error.to_string()))?;
+        let unusable = |why: String| SourceError::Unusable { url: self.url.clone(), why };
+        let event = convert::event_from(message).map_err(|error| unusable(error.to_string()))?;
         match region_of(&event) {
-            Some(region) if *region != self.region => {
-                Err(SourceError::Unusable(format!("it serves region {region}")))
-            }
+            Some(region) if *region != self.region => Err(unusable(format!("it serves region {region}"))),
             Some(_) | None => Ok(event),
         }
     }
@@ -129,20 +141,23 @@ fn region_of(event: &Event) -> Option<&Region> {
     }
 }
 
-fn sorted(status: &tonic::Status) -> SourceError {
+fn sorted(url: &str, status: &tonic::Status) -> SourceError {
     // The decoder of this side refuses with this code; a cell's refusals carry ours in a trailer.
     if status.code() == tonic::Code::OutOfRange && refusal::code_of(status).is_none() {
         return SourceError::TooLarge;
     }
-    SourceError::Away(format!("{:?}: {}", status.code(), status.message()))
+    away(url, format!("{:?}: {}", status.code(), status.message()))
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
+fn away(url: &str, why: impl Into<String>) -> SourceError {
+    SourceError::Away { url: url.to_owned(), why: why.into() }
+}
+
+/// Those above it only repeat that something failed.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut at = error;
+    while let Some(below) = at.source() {
+        at = below;
     }
-    text
+    at.to_string()
 }

@@ -71,6 +71,28 @@ fn a_cell_whose_address_is_taken_says_so_and_ends_with_5() {
 }
 
 #[test]
+fn a_cell_says_which_replicator_it_cannot_reach() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let source = format!("http://{}", free.local_addr().expect("bound"));
+    drop(free);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = settings(folder.path(), "127.0.0.1:0");
+    let text = std::fs::read_to_string(&file).expect("read");
+    std::fs::write(&file, format!("{text}\n[[view]]\nregion = \"eu-west\"\nsource = \"{source}\"\n"))
+        .expect("written");
+    let (cell, _) = start(&file);
+    let line = eventually("it says so", || {
+        let log = cell.stderr();
+        log.lines().find(|line| line.contains("replicator of a view cannot be reached")).map(str::to_owned)
+    });
+    for part in [&source, "\"region\":\"eu-west\"", "Connection refused"] {
+        assert!(line.contains(part), "{part} is missing: {line}");
+    }
+    cell.signal(Signal::TERM);
+    assert_eq!(cell.end().code, Some(0));
+}
+
+#[test]
 fn a_role_with_bad_settings_ends_with_2_and_names_line_and_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = settings(folder.path(), "127.0.0.1:0");

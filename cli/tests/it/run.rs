@@ -120,7 +120,9 @@ fn a_registry_that_comes_later_is_found() {
     let port = pairs.take(5_000).find(|port| free(*port) && free(port + 1)).expect("a free pair of ports");
     let url = format!("http://127.0.0.1:{port}");
     let job = start(&url, &["--", "sleep", "600"]);
-    eventually("the first try has failed", || job.stderr().contains("registration failed").then_some(()));
+    let told =
+        format!("registration failed, trying on: the cell at {url} cannot be reached: Connection refused");
+    eventually("the first try has failed", || job.stderr().contains(&told).then_some(()));
     let dev = Dev::start(&["--agents", "0", "--regions", "solo", "--base-port", &port.to_string()]);
     assert_eq!(dev.urls, [url.as_str()]);
     eventually("the job is registered", || jobs(&url).pop());

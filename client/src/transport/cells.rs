@@ -124,7 +124,7 @@ impl Cells {
             let taken = self.turns.take(|session| session.is_over(), Session::open)?;
             let answer = match tokio::time::timeout_at(by, ask(Arc::clone(&taken.line))).await {
                 Ok(answer) => answer,
-                Err(_) => Err(CallError::Unanswered(patience)),
+                Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: patience }),
             };
             match answer {
                 Ok(answer) => return Ok(answer),

@@ -22,15 +22,24 @@ pub(super) fn endpoint(url: &str) -> Result<Endpoint, StartError> {
     Ok(endpoint.connect_timeout(CONNECT_MAX))
 }
 
-pub(super) fn call_error(status: &Status) -> CallError {
+/// An address as its user wrote it.
+pub(super) fn url(endpoint: &Endpoint) -> String {
+    endpoint.uri().to_string().trim_end_matches('/').to_owned()
+}
+
+pub(super) fn call_error(url: &str, status: &Status) -> CallError {
     match refusal::code_of(status) {
         Some(code) => CallError::Refused {
             code,
             detail: status.message().to_owned(),
             retry_after: refusal::retry_after_of(status),
         },
-        None => CallError::Unreachable(chain(status)),
+        None => unreachable(url, chain(status)),
     }
+}
+
+pub(super) fn unreachable(url: &str, why: impl Into<String>) -> CallError {
+    CallError::Unreachable { url: url.to_owned(), why: why.into() }
 }
 
 /// The innermost cause says most: "connection refused", where the outer ones say "transport error".

@@ -22,7 +22,7 @@ use tonic::transport::Endpoint;
 
 use crate::error::CallError;
 use crate::transport::cells::refused;
-use crate::transport::grpc::call_error;
+use crate::transport::grpc::{self, call_error, unreachable};
 
 /// Calls that wait to be written: as many as one message may renew. Beyond it a caller waits with its own patience.
 const ASKS_MAX: usize = limits::RENEWALS_MAX;
@@ -49,6 +49,8 @@ enum Waiting {
 #[derive(Debug)]
 pub(super) struct Session {
     asks: mpsc::Sender<Ask>,
+    /// Where it leads, for people.
+    url: String,
     _held: DropGuard,
 }
 
@@ -60,7 +62,7 @@ impl Session {
         let task = run(url.clone(), asked, held.clone());
         // Its end is seen by those who ask, and nobody is left to hear of it otherwise.
         tokio::spawn(task);
-        Arc::new(Self { asks, _held: held.drop_guard() })
+        Arc::new(Self { asks, url: grpc::url(url), _held: held.drop_guard() })
     }
 
     /// Whether it has ended: whoever asks it now gets no answer.
@@ -79,7 +81,7 @@ impl Session {
     }
 
     async fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, CallError> {
-        let over = || CallError::Unreachable("the session has ended".into());
+        let over = || unreachable(&self.url, "the session has ended");
         let (answer, answered) = oneshot::channel();
         self.asks.send(ask(answer)).await.map_err(|_| over())?;
         answered.await.unwrap_or_else(|_| Err(over()))
@@ -101,20 +103,21 @@ async fn run(url: Endpoint, mut asked: mpsc::Receiver<Ask>, held: CancellationTo
 }
 
 /// Carries calls there and answers back; ends with the reason why it cannot any more.
-async fn carry(url: &Endpoint, asked: &mut mpsc::Receiver<Ask>, calls: &mut Calls) -> CallError {
+async fn carry(endpoint: &Endpoint, asked: &mut mpsc::Receiver<Ask>, calls: &mut Calls) -> CallError {
+    let url = grpc::url(endpoint);
     let (write, written) = mpsc::channel(WRITTEN_MAX);
-    let mut client = RegistrarClient::new(url.connect_lazy());
+    let mut client = RegistrarClient::new(endpoint.connect_lazy());
     let mut answers = match client.session(ReceiverStream::new(written)).await {
         Ok(response) => response.into_inner(),
-        Err(status) => return call_error(&status),
+        Err(status) => return call_error(&url, &status),
     };
     let mut batch = Vec::new();
     loop {
         tokio::select! {
             answer = answers.message() => match answer {
                 Ok(Some(answer)) => calls.answer(answer),
-                Ok(None) => return CallError::Unreachable("the cell ended the session".into()),
-                Err(status) => return call_error(&status),
+                Ok(None) => return unreachable(&url, "it ended the session"),
+                Err(status) => return call_error(&url, &status),
             },
             // Only when everything is written: what comes meanwhile is merged.
             _ = asked.recv_many(&mut batch, ASKS_MAX), if calls.ready.is_empty() => {
@@ -127,8 +130,8 @@ async fn carry(url: &Endpoint, asked: &mut mpsc::Receiver<Ask>, calls: &mut Call
                 (Ok(room), Some(request)) => room.send(request),
                 // Its end has a reason, which the answers tell; without a word from them there is no more to say.
                 (Err(_), _) => return match answers.message().await {
-                    Err(status) => call_error(&status),
-                    Ok(_) => CallError::Unreachable("the connection broke".into()),
+                    Err(status) => call_error(&url, &status),
+                    Ok(_) => unreachable(&url, "the connection broke"),
                 },
                 (Ok(_), None) => {}
             },

@@ -6,7 +6,7 @@ use tonic::transport::Endpoint;
 
 use crate::error::{CallError, StartError};
 use crate::options::check_urls;
-use crate::transport::grpc::endpoint;
+use crate::transport::grpc::{self, endpoint};
 
 /// Addresses with one line to the present one. A line is what its user makes of a connection.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ struct Place<L> {
 pub(super) struct Taken<L> {
     pub(super) line: L,
     pub(super) turn: u64,
+    /// Where it leads, for people.
+    pub(super) url: String,
 }
 
 impl<L: Clone> Turns<L> {
@@ -54,9 +56,9 @@ impl<L: Clone> Turns<L> {
         }
         let Place { at, turn, line } = &mut *place;
         // Never empty by construction; an index cannot fail here, and still it is not trusted blindly.
-        let url = self.urls.get(*at).ok_or_else(|| CallError::Unreachable("there is no URL".into()))?;
+        let url = self.urls.get(*at).ok_or_else(|| grpc::unreachable("no URL", "none was given"))?;
         let line = line.get_or_insert_with(|| open(url)).clone();
-        Ok(Taken { line, turn: *turn })
+        Ok(Taken { line, turn: *turn, url: grpc::url(url) })
     }
 
     /// After this error on this line: the next call goes elsewhere if that may help.

@@ -49,11 +49,11 @@ impl Watches {
             DiscoveryClient::new(taken.line.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let opened = match tokio::time::timeout(OPEN_MAX, client.watch(request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(call_error(&status)),
-            Err(_) => Err(CallError::Unanswered(OPEN_MAX)),
+            Ok(Err(status)) => Err(call_error(&taken.url, &status)),
+            Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: OPEN_MAX }),
         };
         match opened {
-            Ok(stream) => Ok(Watching { stream, turn: taken.turn }),
+            Ok(stream) => Ok(Watching { stream, turn: taken.turn, url: taken.url }),
             Err(error) => {
                 self.turns.judge(&taken, &error);
                 Err(error)
@@ -75,6 +75,7 @@ fn connect(url: &Endpoint) -> Channel {
 pub(crate) struct Watching {
     stream: Streaming<v1::WatchResponse>,
     turn: u64,
+    url: String,
 }
 
 impl Watching {
@@ -85,7 +86,7 @@ impl Watching {
                 .map(Some)
                 .map_err(|unreadable| CallError::Unreadable(unreadable.to_string())),
             Ok(None) => Ok(None),
-            Err(status) => Err(call_error(&status)),
+            Err(status) => Err(call_error(&self.url, &status)),
         }
     }
 }

@@ -151,10 +151,14 @@ async fn a_holder_of_a_shared_entry_goes_on_through_a_rollout_and_leaves_without
 async fn a_registry_that_is_away_at_the_start_is_waited_for() {
     let cell = Cell::new();
     let address = cell.serve().address;
-    let registrant = start([format!("http://{address}")], "ops/mail/1");
+    let url = format!("http://{address}");
+    let registrant = start([url.clone()], "ops/mail/1");
     let status = until(&registrant, "a failed try", |status| status.failures >= 2).await;
     assert_eq!(status.state, RegistrantState::Registering);
-    assert!(matches!(status.last_error, Some(CallError::Unreachable(_))), "{:?}", status.last_error);
+    let error = status.last_error.unwrap();
+    assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
+    let told = format!("the cell at {url} cannot be reached: Connection refused");
+    assert!(error.to_string().starts_with(&told), "{error}");
     let _serving = cell.serve_at(address);
     assert_eq!(registered(&registrant).await.last_error, None);
 }

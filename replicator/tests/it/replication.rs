@@ -344,6 +344,27 @@ async fn get(replicator: &Replicator, path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_says_where_the_cell_is_that_it_waits_for() {
+    let east = Cell::start("us-east").await;
+    let mut config = memory("us-east", Some(&east), &[]);
+    east.stop().await;
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    config.cell.as_mut().unwrap().endpoints = vec![url.clone()];
+    let log = MemoryLog::new();
+    let a = Replicator::start(|_| Ok(log.clone()), config, None).await;
+    let told = format!("waiting: the cell at {url} cannot be reached: Connection refused");
+    let said = async {
+        while !get(&a, "/readyz?verbose").await.contains(&told) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, said).await.is_ok(), "{}", get(&a, "/readyz?verbose").await);
+    a.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
     let log = MemoryLog::new();
     let east = Cell::start("us-east").await;
