@@ -8,12 +8,14 @@ mod config;
 mod dev;
 mod operator;
 mod query;
+pub(crate) mod refusal;
 mod registration;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use rollcall_model::Epoch;
 
 pub(crate) use config::{ConfigArgs, ConfigVerb, Role};
 #[cfg(test)]
@@ -157,8 +159,8 @@ pub(crate) struct HeldArgs {
     #[arg(value_parser = parse_id)]
     pub(crate) id: Id,
     /// The epoch that registering gave
-    #[arg(long)]
-    pub(crate) epoch: String,
+    #[arg(long, value_parser = parse_epoch, allow_negative_numbers = true)]
+    pub(crate) epoch: Epoch,
     /// Who says so, where the entry is shared; left out: default
     #[arg(long, value_name = "NAME")]
     pub(crate) holder: Option<String>,
@@ -182,6 +184,14 @@ fn parse_id(text: &str) -> Result<Id, String> {
         return Err("an id is namespace/name/instance, no part empty".to_owned());
     }
     parts.try_into().map(Id).map_err(|_| "an id has three parts: namespace/name/instance".to_owned())
+}
+
+fn parse_epoch(text: &str) -> Result<Epoch, String> {
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number
+        .and_then(Epoch::from_wire)
+        .ok_or_else(|| "an epoch is the number that `rollcall register` printed".to_owned())
 }
 
 /// Reads `key=value`.

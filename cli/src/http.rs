@@ -8,8 +8,9 @@ mod refusal;
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderValue, IF_MATCH, RETRY_AFTER};
+use reqwest::header::{IF_MATCH, RETRY_AFTER};
 use reqwest::{Client, Method, Response, Url, redirect};
+use rollcall_model::Epoch;
 
 use self::refusal::refusal;
 use crate::exit::Exit;
@@ -35,7 +36,7 @@ pub(crate) struct Call {
     /// Parts of the path; each is escaped.
     path: Vec<String>,
     query: Vec<(String, String)>,
-    epoch: Option<String>,
+    epoch: Option<Epoch>,
     body: Option<String>,
 }
 
@@ -71,8 +72,8 @@ impl Call {
     }
 
     /// Puts an epoch in the condition.
-    pub(crate) fn epoch(mut self, epoch: &str) -> Self {
-        self.epoch = Some(epoch.to_owned());
+    pub(crate) const fn epoch(mut self, epoch: Epoch) -> Self {
+        self.epoch = Some(epoch);
         self
     }
 
@@ -150,13 +151,8 @@ impl Cell {
 
     async fn begin(&self, call: &Call) -> Result<Response, Failure> {
         let mut request = self.client.request(call.method.clone(), call.url(&self.base));
-        if let Some(epoch) = &call.epoch {
-            let quoted = HeaderValue::from_str(&format!("\"{epoch}\"")).map_err(|_| Failure {
-                exit: Exit::Usage,
-                body: None,
-                words: format!("{epoch:?} is no epoch: it is the number that `rollcall register` printed"),
-            })?;
-            request = request.header(IF_MATCH, quoted);
+        if let Some(epoch) = call.epoch {
+            request = request.header(IF_MATCH, format!("\"{epoch}\""));
         }
         if let Some(body) = &call.body {
             request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.clone());

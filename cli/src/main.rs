@@ -27,7 +27,11 @@ use show::Shown;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let line: Vec<_> = std::env::args_os().collect();
+    let args = match Args::try_parse_from(&line) {
+        Ok(args) => args,
+        Err(error) => return ExitCode::from(args::refusal::answer(&error, &line).emit().code()),
+    };
     // Values that are no text are none of ours.
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

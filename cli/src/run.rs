@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rollcall_client::{Closed, Registrant, RegistrantOptions, StartError, Status};
 use rollcall_model::body::{parse_registration, read_registration};
-use rollcall_model::{Declaration, Epoch, InstanceId, Invalid, Lifecycle, Region};
+use rollcall_model::{Declaration, Epoch, InstanceId, Invalid, Lifecycle, Region, Scope};
 use rollcall_runtime::telemetry;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
@@ -61,8 +61,9 @@ pub(crate) async fn run(
         Err(shown) => return shown.emit(),
     };
     let url = if url.is_empty() { crate::args::URL } else { url };
+    let is_shared = declaration.scope.as_deref() == Some(Scope::Service.as_str());
     let mut attended =
-        Attended { options: Some(RegistrantOptions::new([url], declaration)), registrant: None };
+        Attended { is_shared, options: Some(RegistrantOptions::new([url], declaration)), registrant: None };
     let ended = match attended.until_the_end(&mut child, &mut signals).await {
         Ok(ended) => ended,
         Err(error) => {
@@ -94,6 +95,8 @@ fn say(words: &str) {
 
 /// A command that runs, and its registration.
 struct Attended {
+    /// Others may hold the same entry: it does not end with this one.
+    is_shared: bool,
     /// Until the command has run for a moment; never taken when it is on its way out before.
     options: Option<RegistrantOptions>,
     registrant: Option<Registrant>,
@@ -149,6 +152,9 @@ impl Attended {
         let status = registrant.status();
         tokio::select! {
             closed = registrant.close(CLOSE_BUDGET) => match closed {
+                Closed::Deregistered if self.is_shared => {
+                    say(&format!("let go of {}; the entry goes with its last holder", status.id));
+                }
                 Closed::Deregistered => say(&format!("{} is deregistered", status.id)),
                 Closed::NotRegistered => {}
                 Closed::LeftToLapse => say(&format!("{} could not be deregistered, its lease will lapse", status.id)),

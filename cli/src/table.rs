@@ -45,6 +45,11 @@ fn facts_within(columns: Option<u16>, rows: Vec<(&str, String)>) -> String {
     laid_out(table, columns)
 }
 
+/// A number with what it counts.
+pub(crate) fn counted(number: &str, one: &str) -> String {
+    format!("{number} {one}{}", if number == "1" { "" } else { "s" })
+}
+
 fn laid_out(mut table: Table, columns: Option<u16>) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));

@@ -39,6 +39,10 @@ pub(crate) struct MuteArgs {
     #[arg(value_parser = parse_id)]
     pub(crate) id: Id,
     /// For how long; 0 ends a mute
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) seconds: u64,
+}
+
+fn parse_seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "it is a whole number of seconds, a day at most; 0 ends a mute".to_owned())
 }

@@ -11,10 +11,10 @@ pub(crate) async fn deregister(url: &str, output: Output, held: HeldArgs) -> Sho
     let id = held.id.0.join("/");
     let note = match &held.holder {
         None => format!("{id} is deregistered"),
-        Some(holder) => format!("{holder} let {id} go; it is gone with its last holder"),
+        Some(holder) => format!("{holder} let go of {id}; the entry goes with its last holder"),
     };
     let call = Call::new(Method::DELETE, &registration(&held.id, &[]));
-    let call = call.epoch(&held.epoch).query(held.parameters());
+    let call = call.epoch(held.epoch).query(held.parameters());
     // There is nothing to tabulate: the answer has no body.
     ask(url, output, call, |_| Told { table: String::new(), notes: vec![note] }).await
 }

@@ -16,6 +16,11 @@ pub(crate) async fn mute(url: &str, output: Output, MuteArgs { id, seconds }: Mu
 
 fn tell(answer: &Value) -> Told {
     let member = |name: &str| cell(answer.get(name));
+    if answer.get("seconds").and_then(Value::as_u64) == Some(0) {
+        let table =
+            facts(vec![("id", member("id")), ("region", member("region")), ("muted", "no".to_owned())]);
+        return Told { table, notes: vec!["its heartbeats count from now on".to_owned()] };
+    }
     let muted = format!("{} s, until {}", member("seconds"), member("muted_until"));
     let table = facts(vec![("id", member("id")), ("region", member("region")), ("muted", muted)]);
     let note =
@@ -37,5 +42,12 @@ mod tests {
             told.notes,
             ["its lease runs out unless the mute ends first: rollcall mute a/b/c --seconds 0"]
         );
+    }
+
+    #[test]
+    fn a_mute_that_ended_is_told_as_ended() {
+        let told = tell(&json!({"id": "a/b/c", "region": "us-east", "seconds": 0, "muted_until": "T"}));
+        assert_eq!(told.table, "id      a/b/c\nregion  us-east\nmuted   no");
+        assert_eq!(told.notes, ["its heartbeats count from now on"]);
     }
 }

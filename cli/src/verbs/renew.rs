@@ -11,7 +11,7 @@ use crate::table::{cell, facts};
 
 pub(crate) async fn renew(url: &str, output: Output, held: HeldArgs) -> Shown {
     let call = Call::new(Method::PUT, &registration(&held.id, &["lease"]));
-    ask(url, output, call.epoch(&held.epoch).query(held.parameters()), tell).await
+    ask(url, output, call.epoch(held.epoch).query(held.parameters()), tell).await
 }
 
 fn tell(answer: &Value) -> Told {

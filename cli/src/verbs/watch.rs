@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::http::{Call, Cell, Failure};
 use crate::show::{Reader, Shown, put, show};
 use crate::sse::{Event, Parser};
-use crate::table::{cell, position, seconds};
+use crate::table::{cell, counted, position, seconds};
 
 /// A bookmark comes every second from each region; for a person one in this time says as much.
 const STILL_THERE: Duration = Duration::from_secs(30);
@@ -114,17 +114,15 @@ fn text_line(event: &Event) -> String {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     let region = cell(data.get("region"));
     let at = || position(data.get("position"));
+    let agents = || counted(&cell(data.get("count")), "agent");
     match event.name.as_str() {
-        "snapshot_begin" => format!("snapshot  {region}  {} of {} agents", at(), cell(data.get("count"))),
+        "snapshot_begin" => format!("snapshot  {region}  {} of {}", at(), agents()),
         "snapshot_end" => format!("complete  {region}  {}", at()),
         "put" => format!("put       {}", agent(&data)),
         "delta" => delta(&region, &data),
-        "bookmark" => format!(
-            "bookmark  {region}  {}, {} agents, {} old",
-            at(),
-            cell(data.get("count")),
-            seconds(data.get("age_ms"))
-        ),
+        "bookmark" => {
+            format!("bookmark  {region}  {}, {}, {} old", at(), agents(), seconds(data.get("age_ms")))
+        }
         "resync" => format!("resync    {region}  {}", cell(data.get("reason"))),
         other => format!("{other}  {}", event.data.replace('\n', " ")),
     }
@@ -132,8 +130,11 @@ fn text_line(event: &Event) -> String {
 
 fn delta(region: &str, data: &Value) -> String {
     let changes = data.get("changes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut lines =
-        vec![format!("delta     {region}  {}, {} changes", position(data.get("to")), changes.len())];
+    let mut lines = vec![format!(
+        "delta     {region}  {}, {}",
+        position(data.get("to")),
+        counted(&changes.len().to_string(), "change")
+    )];
     for change in changes {
         lines.push(match (change.get("put"), change.get("remove")) {
             (Some(put), _) => format!("  put     {}", agent(put)),
@@ -212,6 +213,12 @@ mod tests {
                 format!(r#"{{{at},"count":2,"age_ms":120}}"#),
                 "bookmark  us-east  1-ab:7, 2 agents, 0.1 s old",
             ),
+            (
+                "delta",
+                format!(r#"{{{to},"changes":[{{"put":{put}}}]}}"#),
+                "delta     us-east  1-ab:9, 1 change\n  put     us-east  a/b/c  epoch 7, healthy",
+            ),
+            ("snapshot_begin", format!(r#"{{{at},"count":1}}"#), "snapshot  us-east  1-ab:7 of 1 agent"),
             ("resync", r#"{"region":"us-east","reason":"gap"}"#.to_owned(), "resync    us-east  gap"),
         ] {
             assert_eq!(text_line(&event(name, None, &data)), line);

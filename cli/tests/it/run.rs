@@ -141,7 +141,9 @@ fn two_jobs_share_an_entry_until_the_last_one_ends() {
     let second = start(url, &shared);
     eventually("the second job joined", || second.stderr().contains("registered").then_some(()));
     first.signal(Signal::TERM);
-    assert_eq!(first.end().code, Some(143));
+    let ended = first.end();
+    assert_eq!(ended.code, Some(143));
+    assert!(ended.stderr.contains("; the entry goes with its last holder"), "{ended:?}");
     let left = jobs(url).pop().expect("the other job still holds it");
     assert_eq!((&left["epoch"], &left["lifecycle"]), (&found["epoch"], &"healthy".into()));
     second.signal(Signal::TERM);

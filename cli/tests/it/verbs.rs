@@ -57,7 +57,6 @@ fn refusals_end_with_their_code_and_give_their_body() {
         (&["renew", "a/b/c", "--epoch", &first][..], 4, "superseded"),
         (&["deregister", "a/b/c", "--epoch", &first], 4, "superseded"),
         (&["renew", "a/b/d", "--epoch", &first], 3, "not_registered"),
-        (&["renew", "a/b/c", "--epoch", "soon"], 2, "invalid_epoch"),
         (
             &["register", "--id", "a/b/c", "--endpoint", "http://h:1/", "--capability", "email.send"],
             2,
@@ -77,6 +76,16 @@ fn refusals_end_with_their_code_and_give_their_body() {
             table.stderr.starts_with("refused (") && table.stderr.contains(problem),
             "{line:?}: {table:?}"
         );
+    }
+    // What this program judges itself is told in the same form.
+    for (line, code) in
+        [(&["agent", "bad"][..], "invalid_id"), (&["renew", "a/b/c", "--epoch", "abc"], "invalid_epoch")]
+    {
+        let json = say(url, &[line, &["-o", "json"]].concat());
+        assert_eq!((json.code, &json.json()["code"]), (Some(2), &code.into()), "{line:?}: {json:?}");
+        let table = say(url, line);
+        assert_eq!((table.code, table.stdout.as_str()), (Some(2), ""), "{line:?}: {table:?}");
+        assert!(!table.stderr.contains("If-Match"), "{table:?}");
     }
     assert_eq!(dev.stop().code, Some(0));
 }
