@@ -78,7 +78,7 @@ impl Report {
 /// # Panics
 /// When the regions do not start or a process cannot be started again.
 pub async fn run(seed: u64, say: impl Fn(&str)) -> Report {
-    let regions = Regions::up(None);
+    let mut regions = Regions::up(None);
     let cells: Vec<Http> = NAMES.iter().map(|name| regions.cell(name)).collect();
     let traffic: Vec<Traffic> = (0_u64..)
         .zip(&cells)
@@ -121,6 +121,9 @@ pub async fn run(seed: u64, say: impl Fn(&str)) -> Report {
         ledger.compare(&stands.into_iter().map(|(id, revision)| (id, (1 << 40) | revision)).collect());
         broken.extend(ledger.broken.iter().map(|what| format!("{name}: {what}")));
         counts = (counts.0 + ledger.acknowledged, counts.1 + ledger.unknown, counts.2 + ledger.refused);
+    }
+    if !broken.is_empty() {
+        say(&format!("what every process said is kept in {}", regions.keep().display()));
     }
     Report { seed, steps, counts, broken }
 }

@@ -15,7 +15,7 @@ pub const NAMES: [&str; 3] = ["us-east", "eu-west", "ap-south"];
 pub struct Regions {
     run_dir: PathBuf,
     base_port: u16,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Regions {
@@ -48,7 +48,7 @@ impl Regions {
                 arguments.extend(["--only", only]);
             }
             match script_with(&arguments, settings) {
-                Ok(_) => return Self { run_dir, base_port: base, _folder: Some(folder) },
+                Ok(_) => return Self { run_dir, base_port: base, folder: Some(folder) },
                 Err(error) => last = error,
             }
         }
@@ -72,6 +72,11 @@ impl Regions {
     #[must_use]
     pub fn run_dir(&self) -> &Path {
         &self.run_dir
+    }
+
+    /// Keeps settings, data and logs after the regions are gone, and says where.
+    pub fn keep(&mut self) -> PathBuf {
+        self.folder.take().map_or_else(|| self.run_dir.clone(), tempfile::TempDir::keep)
     }
 
     fn at(region: &str) -> u16 {
@@ -122,13 +127,11 @@ impl Regions {
 
 impl Drop for Regions {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let kept = std::env::temp_dir().join(format!("rollcall-failed-{}", self.base_port));
-            let _ = Command::new("cp").arg("-r").arg(&self.run_dir).arg(&kept).status();
-            eprintln!("logs of the failed run: {}", kept.display());
-        }
         if let Err(error) = script(&["down", "--run-dir", path(&self.run_dir)]) {
             eprintln!("regions did not end cleanly: {error}");
+        }
+        if std::thread::panicking() {
+            eprintln!("logs of the failed run: {}", self.keep().display());
         }
     }
 }
