@@ -4,7 +4,9 @@
 //! was decided on (I02). Nothing is acknowledged that the store did not confirm (I15).
 
 mod judging;
+mod registering;
 mod sharing;
+mod turns;
 mod words;
 
 use std::collections::BTreeMap;
@@ -12,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{
-    Clock, Code, Declared, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Owned,
-    Position, Registration, Renewal, Revision, Scope, Timestamp, View, limits,
+    Clock, Code, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Owned, Position,
+    Registration, Renewal, Revision, Timestamp, View, limits,
 };
-use rollcall_proto::store::{Gone, encode_registration};
+use rollcall_proto::store::Gone;
 use tokio::sync::watch;
 
 use crate::forward::Forward;
@@ -23,8 +25,10 @@ use crate::founding::{CurrentFounding, Founding};
 use crate::group::{Groups, Outcome};
 use crate::keeper::{KeeperHandle, removal_write};
 use crate::refusal::Refusal;
-use crate::store::{Compare, Entry, Op, StoreError, Write, keys};
+use crate::store::{Compare, Entry, StoreError, Write, keys};
 use crate::translate;
+
+pub use turns::Turns;
 
 /// An accepted registration.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,95 +121,21 @@ pub struct Registrar {
     pub forward: Forward,
     /// The history that the store holds.
     pub founding: CurrentFounding,
+    /// Writers of one instance in this process, one after the other.
+    pub turns: Turns,
     /// When reported load degrades, and how often it is written.
     pub load_limits: LoadLimits,
     /// Time.
     pub clock: Clock,
 }
 
-/// A write that lost against another one is decided anew this often before the caller hears of it.
-const TRIES: usize = 8;
+/// A write that lost against another process's is decided anew this often before the caller hears of it. Writers of one
+/// process take turns, so each loss means that another process won, and half of the tries do when two never rest.
+const TRIES: usize = 32;
 /// How long a renewal waits for what it reports to be written: well under a registrant's patience of 3 s.
 const REPORT_WAIT: Duration = Duration::from_millis(500);
 
 impl Registrar {
-    /// Registers, or takes the instance over with a higher epoch.
-    ///
-    /// # Errors
-    /// As [`Registrar::register_as`].
-    pub async fn register(&self, declared: Declared) -> Result<Registered, Refusal> {
-        self.register_as(declared, &Holder::default()).await
-    }
-
-    /// The same for one holder of an entry that may be shared: with the same data as the entry's it joins.
-    ///
-    /// # Errors
-    /// The store is away or full, the outcome is unknown, or others were faster again and again; no keeper that could
-    /// take in who joins.
-    pub async fn register_as(&self, declared: Declared, holder: &Holder) -> Result<Registered, Refusal> {
-        if let Some(joined) = self.join(&declared, holder).await? {
-            return Ok(joined);
-        }
-        let id = declared.id.clone();
-        let is_shared = declared.scope == Scope::Service;
-        let (mut seen, mut replaced) = before(self.current(&id).as_deref(), &declared);
-        for _ in 0..TRIES {
-            let founding = self.founding()?;
-            let ordinal = founding.incarnation.ordinal();
-            let registered_at = self.clock.wall();
-            let value = encode_registration(&declared, ordinal, registered_at, &replaced);
-            let mut then = vec![Op::Put(keys::registration(&id), value)];
-            // What the owner said of the registration before goes with it; a first registration has no such key,
-            // because a removal takes both.
-            if seen > Revision(0) {
-                then.push(Op::Remove(keys::owned(&id)));
-            }
-            let write = Write {
-                compare: vec![Compare::ModRevision(keys::registration(&id), seen)],
-                then,
-                otherwise_read: keys::registration(&id),
-            };
-            match self.commit(&id, write, None, &founding).await? {
-                Outcome::Won(revision) => {
-                    let position = Position::new(founding.incarnation.clone(), revision);
-                    let registration = Arc::new(Registration {
-                        epoch: Epoch::new(ordinal, revision),
-                        registered_at,
-                        revision,
-                        owned: Owned::of(&declared),
-                        declared,
-                        replaced,
-                    });
-                    if is_shared {
-                        self.wrote(&id, holder, registration.epoch).await;
-                    }
-                    let length = Duration::from_secs(u64::from(registration.declared.lease_seconds));
-                    return Ok(Registered {
-                        registration,
-                        position,
-                        lease: self.times(length),
-                        joined: false,
-                    });
-                }
-                Outcome::Lost(entry) => {
-                    let current = entry.as_ref().and_then(|entry| translate::join(&id, entry, None));
-                    (seen, replaced) = before(current.as_ref(), &declared);
-                    // What stands there may be nothing of ours; it is replaced all the same.
-                    seen = entry.map_or(seen, |entry| entry.mod_revision);
-                    // Processes of one deployment start together: the others join whoever was first.
-                    if is_shared && seen > Revision(0) {
-                        self.moved_on(Revision(seen.0 - 1)).await;
-                        if let Some(joined) = self.join(&declared, holder).await? {
-                            return Ok(joined);
-                        }
-                    }
-                }
-                Outcome::OtherHistory => self.other_history(&founding).await?,
-            }
-        }
-        Err(Refusal::new(Code::Conflict, format!("others registered {id} at the same time; try again")))
-    }
-
     /// Renews a lease. A word about lifecycle or load is written only when readers would route otherwise for it.
     ///
     /// # Errors
@@ -317,8 +247,8 @@ impl Registrar {
             }
         }
         Err(Refusal::new(
-            Code::Conflict,
-            format!("the store's history changed while {id} was removed; try again"),
+            Code::StoreUnavailable,
+            format!("the store's history changed again and again while {id} was removed; try again"),
         ))
     }
 
@@ -430,9 +360,9 @@ fn wall_after(moment: Timestamp, span: Duration) -> Timestamp {
     Timestamp(moment.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// What a registration is written over: the revision it compares, and the registrations it replaces.
-fn before(current: Option<&Registration>, declared: &Declared) -> (Revision, Box<[Epoch]>) {
-    current.map_or_else(Default::default, |current| (current.epoch.revision(), current.replaced_by(declared)))
+/// Other processes write an instance so often that no write of this one is ever decided on what stands there.
+fn contended(id: &InstanceId) -> Refusal {
+    Refusal::new(Code::Overloaded, format!("others write {id} without a pause; nothing was written"))
 }
 
 fn lost_to(id: &InstanceId, entry: &Entry, epoch: Epoch) -> Refusal {

@@ -20,7 +20,7 @@ use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::regions::Regions;
-use crate::registrar::Registrar;
+use crate::registrar::{Registrar, Turns};
 use crate::replica::Replica;
 use crate::store::Store;
 use crate::views::RemoteView;
@@ -151,6 +151,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         keeper: keeper.clone(),
         forward,
         founding,
+        turns: Turns::default(),
         load_limits: config.health.limits(),
         clock: clock.clone(),
     };

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use rollcall_model::declaration::check_metadata;
-use rollcall_model::{Code, Epoch, InstanceId, Owned, Registration, load};
+use rollcall_model::{Epoch, InstanceId, Owned, Registration, load};
 
-use super::{Registrar, Report, TRIES, Update, lost_to};
+use super::{Registrar, Report, TRIES, Update, contended, lost_to};
 use crate::group::Outcome;
 use crate::keeper::owned_write;
 use crate::refusal::Refusal;
@@ -34,6 +34,7 @@ impl Registrar {
         epoch: Epoch,
         words: impl Fn(&Registration) -> Result<Owned, Refusal>,
     ) -> Result<Arc<Registration>, Refusal> {
+        let _turn = self.turns.take(id).await?;
         for _ in 0..TRIES {
             let founding = self.founding()?;
             let current = self.fenced(id, epoch).await?;
@@ -54,7 +55,7 @@ impl Registrar {
                 Outcome::OtherHistory => self.other_history(&founding).await?,
             }
         }
-        Err(Refusal::new(Code::Conflict, format!("other updates of {id} were faster; try again")))
+        Err(contended(id))
     }
 
     pub(super) fn news(&self, current: &Registration, report: &Report) -> Option<load::News> {
