@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
 use rollcall_runtime::listen::{self, Callers};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use health::HealthConfig;
 
 /// A cell's configuration.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellConfig {
     /// The region whose registrations this cell alone accepts.
@@ -43,7 +43,7 @@ pub struct CellConfig {
 }
 
 /// How many new registrations this process takes; renewals have a lane of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionConfig {
     /// New registrations a second, 1 or more; 1000: what one store takes beside everything else.
@@ -58,7 +58,7 @@ pub struct AdmissionConfig {
 }
 
 /// How much of the new registrations one address may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressShare {
     /// A tenth of rate and burst.
@@ -98,7 +98,7 @@ impl AdmissionConfig {
 }
 
 /// When the expiry guard holds.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
     /// So many may be silent in any cohort without a hold; 1, so that small fleets lose their dead by themselves.
@@ -125,7 +125,7 @@ impl GuardConfig {
 }
 
 /// Addresses to listen on.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
     /// HTTP (and gRPC by content type).
@@ -138,7 +138,7 @@ pub struct Listen {
 }
 
 /// The store.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
     /// Which one.
@@ -149,7 +149,7 @@ pub struct StoreConfig {
 }
 
 /// Which store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreKind {
     /// etcd 3.6 or newer.
@@ -159,7 +159,7 @@ pub enum StoreKind {
 }
 
 /// A remote region.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ViewConfig {
     /// Its name.
@@ -169,7 +169,7 @@ pub struct ViewConfig {
 }
 
 /// Who may call.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
     /// `none`: everybody who can connect.
@@ -177,7 +177,7 @@ pub struct Auth {
 }
 
 /// How callers prove who they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuthMode {
     /// They do not.

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use rollcall_model::Region;
 use rollcall_runtime::listen::{self, Callers};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::publisher::plan::Schedule;
 
 /// Minutes between two snapshots, when nothing else is said: what a follower that starts has to read is that much of the
 /// feed at most.
-const SNAPSHOT_MINUTES: u64 = 5;
+pub const SNAPSHOT_MINUTES: u64 = 5;
 /// Bytes of deltas between two snapshots: about what a snapshot of a hundred thousand agents has itself.
-const SNAPSHOT_BYTES: u64 = 64 * 1024 * 1024;
+pub const SNAPSHOT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A replicator's configuration.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicatorConfig {
     /// The region that this replicator belongs to.
@@ -40,7 +40,7 @@ pub struct ReplicatorConfig {
 }
 
 /// Addresses to listen on.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
     /// The views over gRPC.
@@ -50,7 +50,7 @@ pub struct Listen {
 }
 
 /// The own cell.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellConfig {
     /// gRPC URLs of its processes, tried in turn.
@@ -58,7 +58,7 @@ pub struct CellConfig {
 }
 
 /// Where the own feed goes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishConfig {
     /// Which log.
@@ -67,15 +67,23 @@ pub struct PublishConfig {
     #[serde(default)]
     pub brokers: String,
     /// A snapshot at the latest this many minutes after the one before; 1 to 1,440, default 5.
-    #[serde(default)]
-    pub snapshot_minutes: Option<u64>,
+    #[serde(default = "snapshot_minutes")]
+    pub snapshot_minutes: u64,
     /// Or after so many bytes of deltas; 1 MiB at least, default 64 MiB.
-    #[serde(default)]
-    pub snapshot_bytes: Option<u64>,
+    #[serde(default = "snapshot_bytes")]
+    pub snapshot_bytes: u64,
+}
+
+const fn snapshot_minutes() -> u64 {
+    SNAPSHOT_MINUTES
+}
+
+const fn snapshot_bytes() -> u64 {
+    SNAPSHOT_BYTES
 }
 
 /// A region that is followed.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FollowConfig {
     /// Its name.
@@ -88,7 +96,7 @@ pub struct FollowConfig {
 }
 
 /// Which log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogKind {
     /// Kafka 2.4 or newer.
@@ -98,7 +106,7 @@ pub enum LogKind {
 }
 
 /// Who may call.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
     /// `none`: everybody who can connect.
@@ -106,7 +114,7 @@ pub struct Auth {
 }
 
 /// How callers prove who they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuthMode {
     /// They do not.
@@ -133,10 +141,7 @@ impl PublishConfig {
     /// When snapshots are written.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
-        Schedule {
-            every: Duration::from_secs(60 * self.snapshot_minutes.unwrap_or(SNAPSHOT_MINUTES)),
-            every_bytes: self.snapshot_bytes.unwrap_or(SNAPSHOT_BYTES),
-        }
+        Schedule { every: Duration::from_secs(60 * self.snapshot_minutes), every_bytes: self.snapshot_bytes }
     }
 }
 
@@ -190,10 +195,10 @@ impl ReplicatorConfig {
 
     fn check_publish(&self, publish: &PublishConfig) -> Result<(), Unusable> {
         brokers("publish.brokers", publish.kind, &publish.brokers)?;
-        if publish.snapshot_minutes.is_some_and(|minutes| !(1..=1_440).contains(&minutes)) {
+        if !(1..=1_440).contains(&publish.snapshot_minutes) {
             return Err(Unusable::new("publish.snapshot_minutes", "it must be from 1 to 1440"));
         }
-        if publish.snapshot_bytes.is_some_and(|bytes| bytes < 1024 * 1024) {
+        if publish.snapshot_bytes < 1024 * 1024 {
             return Err(Unusable::new("publish.snapshot_bytes", "it must be at least 1048576"));
         }
         let endpoints = self.cell.as_ref().map(|cell| cell.endpoints.as_slice()).unwrap_or_default();

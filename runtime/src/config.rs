@@ -5,7 +5,8 @@
 //! boolean, a number or a list and the setting is no text; otherwise it is text as it stands.
 //!
 //! Promises: a key nobody knows is an error that names it and its place, whether file or environment. Secrets are
-//! neither printed nor quoted in an error. It never fills in a default: those belong to the types, with their reasons.
+//! neither printed nor quoted in an error. It never fills in a default by itself: those belong to the types, with their
+//! reasons.
 
 mod environment;
 mod error;
@@ -17,8 +18,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
@@ -65,19 +66,22 @@ pub fn read_table(path: &Path) -> Result<toml::Table, ConfigError> {
     toml::Table::deserialize(Deserializer::from(root)).map_err(|error| places.explain(&error))
 }
 
-/// Reads what [`load`] would judge: the file with the environment over it, as a table for [`print()`].
+/// Reads what [`load`] reads, as a table for [`print()`]: the file with the environment over it and the type's defaults
+/// under it. What is optional and was not given is not there.
 ///
 /// # Errors
-/// As [`load`]: a table is given out only when `T` accepts it.
-pub fn effective<T: DeserializeOwned>(
+/// As [`load`].
+pub fn effective<T: DeserializeOwned + Serialize>(
     path: &Path,
     environment: &[(String, String)],
 ) -> Result<toml::Table, ConfigError> {
     let text = read(path)?;
     let overrides = overrides::<T>(path, environment)?;
     let (root, places) = merge(path, &text, &overrides)?;
-    T::deserialize(Deserializer::from(root.clone())).map_err(|error| places.explain(&error))?;
-    toml::Table::deserialize(Deserializer::from(root)).map_err(|error| places.explain(&error))
+    let settings = T::deserialize(Deserializer::from(root)).map_err(|error| places.explain(&error))?;
+    toml::Table::try_from(&settings).map_err(|error| {
+        ConfigError::new(path, format!("cannot be shown: {error}")).advice("this is a defect")
+    })
 }
 
 /// The error for a setting that has the right type and still cannot be: `key` as in `listen.http` or `peer[0].address`.

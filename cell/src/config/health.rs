@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use rollcall_model::LoadLimits;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Unusable;
 
 /// When reported load degrades a healthy instance, and how often it is written. The reasons of the defaults stand with
 /// [`LoadLimits`].
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealthConfig {
     /// Waiting pieces of work that degrade it, 1 or more; 100.

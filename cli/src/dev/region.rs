@@ -14,7 +14,9 @@ use rollcall_cell::regions::Regions;
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::store::{Store, StoreError, keys};
 use rollcall_model::Revision;
-use rollcall_replicator::config::{self, FollowConfig, LogKind, PublishConfig, ReplicatorConfig};
+use rollcall_replicator::config::{
+    self, FollowConfig, LogKind, PublishConfig, ReplicatorConfig, SNAPSHOT_BYTES, SNAPSHOT_MINUTES,
+};
 use rollcall_replicator::feed_log::memory::MemoryLog;
 use rollcall_runtime::{Metrics, Tasks, listen};
 use tokio::net::TcpListener;
@@ -193,8 +195,8 @@ async fn replicator(
         publish: Some(PublishConfig {
             kind: LogKind::Memory,
             brokers: brokers(),
-            snapshot_minutes: None,
-            snapshot_bytes: None,
+            snapshot_minutes: SNAPSHOT_MINUTES,
+            snapshot_bytes: SNAPSHOT_BYTES,
         }),
         follow: others.iter().map(follow).collect(),
         auth: None,

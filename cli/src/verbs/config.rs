@@ -220,6 +220,12 @@ brokers = "127.0.0.1:9092"
         let table = print(Output::Table);
         assert_eq!(table.exit, Exit::Done, "{}", table.stderr);
         assert!(table.stdout.contains("zone = \"b\""), "{}", table.stdout);
+        // A default that the file says nothing about, beside what it does say.
+        for line in
+            ["[guard]\n", "floor = 1\n", "registrations_per_second = 1000\n", "[health]\n", "probe = true\n"]
+        {
+            assert!(table.stdout.contains(line), "{line} is missing: {}", table.stdout);
+        }
         assert!(
             !table.stdout.contains("secret") && table.stdout.contains("(hidden)@127"),
             "{}",
@@ -227,5 +233,19 @@ brokers = "127.0.0.1:9092"
         );
         let json: serde_json::Value = serde_json::from_str(&print(Output::Json).stdout).unwrap();
         assert_eq!((json["zone"].as_str(), json["store"]["kind"].as_str()), (Some("b"), Some("etcd")));
+        assert_eq!(json["admission"]["address_share"], "tenth");
+    }
+
+    #[test]
+    fn what_is_printed_is_good_again_and_prints_the_same() {
+        for text in [CELL.replace("me:secret@", ""), REPLICATOR.to_owned()] {
+            let printed = |text: &str| {
+                let (_folder, file) = file(text);
+                config(ConfigVerb::Print(ConfigArgs { file, role: None }), Output::Table, &[])
+            };
+            let first = printed(&text);
+            assert_eq!(first.exit, Exit::Done, "{}", first.stderr);
+            assert_eq!(printed(&first.stdout), first);
+        }
     }
 }

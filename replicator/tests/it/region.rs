@@ -8,7 +8,8 @@ use std::time::Duration;
 use rollcall_model::{Clock, Instant, Region, View};
 use rollcall_replicator::api::{self, Api};
 use rollcall_replicator::config::{
-    CellConfig, FollowConfig, Listen, LogKind, PublishConfig, ReplicatorConfig,
+    CellConfig, FollowConfig, Listen, LogKind, PublishConfig, ReplicatorConfig, SNAPSHOT_BYTES,
+    SNAPSHOT_MINUTES,
 };
 use rollcall_replicator::feed_log::{FeedLog, LogError};
 use rollcall_replicator::testing::Origin;
@@ -138,8 +139,8 @@ pub(crate) fn config(
         publish: cell.map(|_| PublishConfig {
             kind,
             brokers: brokers.to_owned(),
-            snapshot_minutes: None,
-            snapshot_bytes: None,
+            snapshot_minutes: SNAPSHOT_MINUTES,
+            snapshot_bytes: SNAPSHOT_BYTES,
         }),
         follow: follow
             .iter()

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::*;
 
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Settings {
     office: String,
@@ -28,7 +28,7 @@ struct Settings {
     labels: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Default, Deserialize, PartialEq)]
+#[derive(Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Store {
     kind: Kind,
@@ -39,7 +39,7 @@ struct Store {
     tls: Option<Tls>,
 }
 
-#[derive(Debug, Default, Deserialize, PartialEq)]
+#[derive(Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     #[default]
@@ -47,20 +47,20 @@ enum Kind {
     Remote,
 }
 
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Tls {
     ca: PathBuf,
 }
 
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Deserialize, Serialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 enum Backend {
     Memory {},
     Disk { path: PathBuf, limit: Option<u64> },
 }
 
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Peer {
     office: String,
@@ -418,11 +418,12 @@ fn a_refusal_of_the_caller_points_at_line_or_variable() {
 }
 
 #[test]
-fn the_effective_table_is_the_file_under_the_environment() {
+fn the_effective_table_is_the_file_under_the_environment_and_over_the_defaults() {
     let file = file("office = \"n\"\n[store]\nkind = \"remote\"\nendpoints = [\"a\"]\n");
     let pairs = environment(&[("ROLLCALL_STORE__ENDPOINTS", r#"["b"]"#), ("ROLLCALL_WORKERS", "3")]);
     let table = effective::<Settings>(&file.path, &pairs).expect("accepted");
-    let expected = "office = \"n\"\nworkers = 3\n\n[store]\nendpoints = [\"b\"]\nkind = \"remote\"\n";
+    let expected = "names = []\noffice = \"n\"\npeer = []\nworkers = 3\n\n[labels]\n\n[store]\nendpoints = [\"b\"]\n\
+                    kind = \"remote\"\nsync-on-write = false\n";
     assert_eq!(print(&table, &[]), expected);
     let alone = read_table(&file.path).expect("TOML");
     assert!(alone.contains_key("store") && !alone.contains_key("workers"), "{alone:?}");
