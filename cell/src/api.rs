@@ -8,6 +8,8 @@ mod http;
 mod reading;
 mod watching;
 
+pub(crate) use watching::{Downloads, Encodings};
+
 use std::sync::Arc;
 
 use axum::extract::Request;

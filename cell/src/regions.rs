@@ -1,18 +1,32 @@
 //! All regions that a cell serves at one address: its own replica and the views it follows.
 
+mod paced;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rollcall_model::{Code, Freshness, Instant, Region, View};
 use tokio::sync::watch;
 
+use crate::api::{Downloads, Encodings};
 use crate::refusal::Refusal;
 
 /// Readers' side of every view. Cheap to clone; a reader never waits.
 #[derive(Clone)]
 pub struct Regions {
     own: Region,
-    views: Arc<BTreeMap<Region, watch::Receiver<Arc<View>>>>,
+    views: Arc<BTreeMap<Region, Served>>,
+    downloads: Downloads,
+}
+
+/// One region as it is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) view: watch::Receiver<Arc<View>>,
+    /// Rings for watchers, who take what comes within a few milliseconds together; without it each change wakes them.
+    pub(crate) bell: Option<watch::Receiver<()>>,
+    /// What watchers of it share.
+    pub(crate) encodings: Encodings,
 }
 
 /// Which regions a question is about.
@@ -45,7 +59,28 @@ impl Regions {
     /// All views of a cell; the own region's must be among them.
     #[must_use]
     pub fn new(own: Region, views: BTreeMap<Region, watch::Receiver<Arc<View>>>) -> Self {
-        Self { own, views: Arc::new(views) }
+        let served =
+            |view: watch::Receiver<Arc<View>>| Served { view, bell: None, encodings: Encodings::default() };
+        let views = views.into_iter().map(|(region, view)| (region, served(view))).collect();
+        Self { own, views: Arc::new(views), downloads: Downloads::default() }
+    }
+
+    /// The same with watchers that are woken at a pace, by the tasks that are given with it.
+    #[must_use]
+    pub fn paced(self) -> (Self, Vec<impl Future<Output = ()> + Send>) {
+        let mut tasks = Vec::new();
+        let mut pace = |(region, served): (&Region, &Served)| {
+            let (bell, task) = paced::paced(served.view.clone());
+            tasks.push(task);
+            (region.clone(), Served { bell: Some(bell), ..served.clone() })
+        };
+        let views = Arc::new(self.views.iter().map(&mut pace).collect());
+        (Self { views, ..self }, tasks)
+    }
+
+    /// The places for snapshots under way.
+    pub(crate) fn downloads(&self) -> &Downloads {
+        &self.downloads
     }
 
     /// The cell's own region.
@@ -64,16 +99,16 @@ impl Regions {
     #[must_use]
     pub fn own_view(&self) -> Arc<View> {
         match self.views.get(&self.own) {
-            Some(view) => view.borrow().clone(),
+            Some(served) => served.view.borrow().clone(),
             None => Arc::new(View::new(self.own.clone())),
         }
     }
 
-    /// The receivers that a question is about, the own region first.
+    /// The regions that a question is about, the own one first.
     ///
     /// # Errors
     /// A region that this cell does not serve.
-    pub fn select(&self, which: &Which) -> Result<Vec<watch::Receiver<Arc<View>>>, Refusal> {
+    pub(crate) fn select(&self, which: &Which) -> Result<Vec<Served>, Refusal> {
         let named = |region: &Region| {
             self.views.get(region).cloned().ok_or_else(|| {
                 let known: Vec<_> = self.views.keys().map(Region::as_str).collect();
@@ -89,7 +124,9 @@ impl Regions {
             Which::Named(region) => Ok(vec![named(region)?]),
             Which::All => {
                 let others = self.views.iter().filter(|(region, _)| **region != self.own);
-                Ok(std::iter::once(named(&self.own)?).chain(others.map(|(_, view)| view.clone())).collect())
+                Ok(std::iter::once(named(&self.own)?)
+                    .chain(others.map(|(_, served)| served.clone()))
+                    .collect())
             }
         }
     }
@@ -99,7 +136,7 @@ impl Regions {
     /// # Errors
     /// A region that this cell does not serve.
     pub fn now(&self, which: &Which) -> Result<Vec<Arc<View>>, Refusal> {
-        Ok(self.select(which)?.iter().map(|view| view.borrow().clone()).collect())
+        Ok(self.select(which)?.iter().map(|served| served.view.borrow().clone()).collect())
     }
 
     /// Whether the own region's state can be served: loaded, from the store or from disk.

@@ -124,7 +124,10 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         tasks.spawn("remote_view", view.run(cancel.clone()));
         views.insert(remote, receiver);
     }
-    let regions = Regions::new(own.clone(), views);
+    let (regions, paces) = Regions::new(own.clone(), views).paced();
+    for pace in paces {
+        tasks.spawn("pace", pace);
+    }
 
     let (groups, submissions) = Groups::new();
     tasks.spawn("group_commit", group::run(Arc::clone(&store), submissions, own_view.clone(), clock.clone()));

@@ -19,6 +19,14 @@ pub struct Step {
     bytes: usize,
 }
 
+impl Step {
+    /// Record bytes, about.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// Recent deltas of one incarnation, without a gap. Cloning shares them.
 #[derive(Clone, Debug)]
 pub struct History {

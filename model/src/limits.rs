@@ -62,8 +62,8 @@ pub const SNAPSHOT_PAGE_RECORDS_MAX: usize = 500;
 
 /// Deltas kept in a history: a minute and more of peak churn.
 pub const HISTORY_DELTAS_MAX: usize = 65_536;
-/// Record bytes kept in a history, about.
-pub const HISTORY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Record bytes kept in a history, about: a minute of a thousand changes a second of 1 KiB each.
+pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Removals kept for `GET /v1/removals`.
 pub const REMOVALS_MAX: usize = 1_000;
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::change::{Bookmark, Change, Delta};
 use crate::freshness::Freshness;
+use crate::history::Step;
 use crate::limits;
 use crate::name::{InstanceId, Region};
 use crate::position::{Position, Relation};
@@ -50,6 +51,8 @@ enum Place {
     Start(Option<Position>),
     /// Waiting for the holder to reach the watcher's position.
     Ahead { asked: Position, came: Instant, told: bool },
+    /// Told to resync; a snapshot follows.
+    Due,
     /// In the middle of a snapshot; the state is frozen until its end.
     Paging { head: SnapshotHead, state: State, after: Option<InstanceId> },
     /// Following deltas.
@@ -69,8 +72,10 @@ const UNKNOWN: &str = "unknown_position";
 /// The reason of a resync whose snapshot waits until the holder has caught up.
 const BEHIND: &str = "behind";
 
-/// Deltas handed out in one step, so that one far-behind watcher does not hold its task for long.
-const DELTAS_AT_ONCE: usize = 256;
+/// Steps of the history that one delta may span, so that a far-behind watcher does not hold its task for long.
+const STEPS_AT_ONCE: usize = 256;
+/// Record bytes of such a delta, about; one step alone may have more. A quarter of what any message may have.
+const STEPS_BYTES: usize = 256 * 1024;
 
 /// Whether a position is further ahead of a holder that knows its head than a store can have written since.
 fn never_was(view: &View, own: &Position, asked: &Position, now: Instant) -> bool {
@@ -98,6 +103,7 @@ impl Cursor {
                 let (asked, came, told) = (asked.clone(), *came, *told);
                 self.ahead(view, asked, came, told, now)
             }
+            Place::Due => self.begin_snapshot(view),
             Place::Paging { head, state, after } => {
                 let page = page(state, after.as_ref(), &self.query);
                 *after = page.last.clone();
@@ -124,11 +130,11 @@ impl Cursor {
             self.place = Place::Start(since);
             return Vec::new();
         };
-        let Some(since) = since else { return self.begin_snapshot(view, None) };
+        let Some(since) = since else { return self.begin_snapshot(view) };
         match since.relation(own) {
-            Relation::OlderHistory | Relation::Conflict => self.begin_snapshot(view, Some("new_incarnation")),
+            Relation::OlderHistory | Relation::Conflict => self.resync(view, "new_incarnation"),
             Relation::Same(Ordering::Greater) if never_was(view, own, &since, now) => {
-                self.begin_snapshot(view, Some(UNKNOWN))
+                self.resync(view, UNKNOWN)
             }
             // Another holder served it, and this one will catch up (museum B27, B41).
             Relation::NewerHistory | Relation::Same(Ordering::Greater) => {
@@ -136,7 +142,7 @@ impl Cursor {
                 Vec::new()
             }
             Relation::Same(_) if since.revision < history.base().revision => {
-                self.begin_snapshot(view, Some("history_passed"))
+                self.resync(view, "history_passed")
             }
             // A bookmark comes at once, so that the watcher need not wait a second to know its age.
             Relation::Same(_) => self.follow(view, since, now),
@@ -152,7 +158,7 @@ impl Cursor {
             return self.start(view, Some(asked), now);
         }
         if !is_behind || waited >= limits::AHEAD_WATCH_MOST {
-            return self.begin_snapshot(view, if told { None } else { Some(BEHIND) });
+            return if told { self.begin_snapshot(view) } else { self.resync(view, BEHIND) };
         }
         let mut events = Vec::new();
         if !told && waited >= limits::AHEAD_WAIT {
@@ -168,41 +174,53 @@ impl Cursor {
         match &self.place {
             Place::Ahead { came, told: false, .. } => Some(came.plus(limits::AHEAD_WAIT)),
             Place::Ahead { came, told: true, .. } => Some(came.plus(limits::AHEAD_WATCH_MOST)),
-            Place::Start(_) | Place::Paging { .. } | Place::Following(_) => None,
+            Place::Start(_) | Place::Due | Place::Paging { .. } | Place::Following(_) => None,
         }
     }
 
-    fn begin_snapshot(&mut self, view: &View, resync: Option<&'static str>) -> Vec<Event> {
+    /// Whether the next step begins a snapshot, or goes on with one: that is what costs a holder memory and time, and
+    /// what may have to wait for others.
+    #[must_use]
+    pub fn takes_snapshot(&self, view: &View) -> bool {
+        match &self.place {
+            Place::Start(None) => view.state().is_some(),
+            Place::Due | Place::Paging { .. } => true,
+            Place::Start(Some(_)) | Place::Ahead { .. } | Place::Following(_) => false,
+        }
+    }
+
+    fn resync(&mut self, view: &View, reason: &'static str) -> Vec<Event> {
+        self.place = Place::Due;
+        vec![Event::Resync(view.region().clone(), reason)]
+    }
+
+    fn begin_snapshot(&mut self, view: &View) -> Vec<Event> {
         let Some((head, state)) = view.snapshot().map(crate::snapshot::Snapshot::into_parts) else {
             return Vec::new();
         };
-        let mut events = Vec::new();
-        if let Some(reason) = resync {
-            events.push(Event::Resync(view.region().clone(), reason));
-        }
-        events.push(Event::SnapshotBegin(head.clone()));
-        self.place = Place::Paging { head, state, after: None };
+        self.place = Place::Paging { head: head.clone(), state, after: None };
         self.marked = None;
-        events
+        vec![Event::SnapshotBegin(head)]
     }
 
     fn follow(&mut self, view: &View, position: Position, now: Instant) -> Vec<Event> {
         let Some(steps) = view.history().and_then(|history| history.since(&position)) else {
             let same = view.position().is_some_and(|own| own.incarnation == position.incarnation);
-            return self.begin_snapshot(view, Some(if same { "history_passed" } else { "new_incarnation" }));
+            return self.resync(view, if same { "history_passed" } else { "new_incarnation" });
         };
-        let mut events = Vec::new();
-        let mut at = position;
-        let mut last_from = None;
-        for step in steps.take(DELTAS_AT_ONCE) {
-            at = step.delta.to.clone();
-            last_from = Some(at.clone());
-            if let Some(delta) = self.filtered(&step.delta, &step.before) {
-                events.push(Event::Delta(delta));
+        let mut span = Span::default();
+        for step in steps.take(STEPS_AT_ONCE) {
+            if !span.takes(step, &self.query) {
+                break;
             }
         }
-        if last_from.is_none()
-            && let Some(bookmark) = view.bookmark(now)
+        let mut events = Vec::new();
+        let mut at = position;
+        let moved = span.last.is_some();
+        if let Some(last) = &span.last {
+            at = last.to.clone();
+            events.extend(span.delta().map(Event::Delta));
+        } else if let Some(bookmark) = view.bookmark(now)
             && self.marked.as_ref() != Some(&bookmark.position)
         {
             at = bookmark.position.clone();
@@ -210,40 +228,66 @@ impl Cursor {
             events.push(Event::Bookmark(bookmark));
         }
         self.place = Place::Following(at);
-        if events.is_empty() && last_from.is_some() {
+        if events.is_empty() && moved {
             // All of it was filtered away: go on at once, there may be more.
             return self.advance(view, now);
         }
         events
     }
+}
 
-    /// The delta as this watcher may see it. A put that no longer fits is still sent if it did before, so that the
-    /// watcher can drop it; a removal is sent only of what it was shown.
-    fn filtered(&self, delta: &Arc<Delta>, before: &[Option<Arc<Registration>>]) -> Option<Arc<Delta>> {
-        if self.query.is_everything() {
-            return Some(Arc::clone(delta));
+/// Steps of a history on their way to become one delta: what came while a watcher was busy costs it one message.
+#[derive(Default)]
+struct Span {
+    first: Option<Arc<Delta>>,
+    last: Option<Arc<Delta>>,
+    steps: usize,
+    bytes: usize,
+    changes: Vec<Change>,
+    /// Something was left out: the changes are not all that the steps hold.
+    is_cut: bool,
+}
+
+impl Span {
+    /// Adds the next step as a watcher with this query may see it; refuses it when there is enough. A put that no longer
+    /// fits is still told if it did before, so that the watcher can drop it; a removal only of what it was shown.
+    fn takes(&mut self, step: &Step, query: &Query) -> bool {
+        if self.steps > 0 && self.bytes + step.bytes() > STEPS_BYTES {
+            return false;
         }
-        let fitted =
-            |was: &Option<Arc<Registration>>| was.as_ref().is_some_and(|was| self.query.matches(was));
-        let changes: Vec<Change> = delta
-            .changes
-            .iter()
-            .zip(before)
-            .filter(|(change, was)| match change {
-                Change::Put(now) => self.query.matches(now) || fitted(was),
-                Change::Remove(_) => fitted(was),
-            })
-            .map(|(change, _)| change.clone())
-            .collect();
-        if changes.is_empty() {
+        self.bytes += step.bytes();
+        self.steps += 1;
+        self.first.get_or_insert_with(|| Arc::clone(&step.delta));
+        self.last = Some(Arc::clone(&step.delta));
+        let all = query.is_everything();
+        let fitted = |was: &Option<Arc<Registration>>| was.as_ref().is_some_and(|was| query.matches(was));
+        for (change, was) in step.delta.changes.iter().zip(step.before.iter()) {
+            let is_told = all
+                || fitted(was)
+                || match change {
+                    Change::Put(now) => query.matches(now),
+                    Change::Remove(_) => false,
+                };
+            if is_told {
+                self.changes.push(change.clone());
+            } else {
+                self.is_cut = true;
+            }
+        }
+        true
+    }
+
+    /// All of it, unless nothing is to be told.
+    fn delta(self) -> Option<Arc<Delta>> {
+        let (first, last) = (self.first?, self.last?);
+        if self.changes.is_empty() {
             return None;
         }
-        Some(Arc::new(Delta {
-            region: delta.region.clone(),
-            from: delta.from.clone(),
-            to: delta.to.clone(),
-            changes,
-        }))
+        if self.steps == 1 && !self.is_cut {
+            return Some(first);
+        }
+        let (region, from) = (first.region.clone(), first.from.clone());
+        Some(Arc::new(Delta { region, from, to: last.to.clone(), changes: self.changes }))
     }
 }
 

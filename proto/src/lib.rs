@@ -14,6 +14,7 @@ pub mod convert;
 pub mod disk;
 pub mod refusal;
 pub mod store;
+pub mod written;
 
 /// Descriptors of all services and messages, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/rollcall.v1.fds.bin");

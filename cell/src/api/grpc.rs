@@ -8,6 +8,7 @@ mod health;
 mod keeper;
 mod registrar;
 mod session;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
     let routes = Routes::new(registrar)
         .add_service(discovery)
         .add_service(keeper)
-        .add_service(HealthServer::new(health::Door { api }));
+        .add_service(HealthServer::new(health::Door { api: Arc::clone(&api) }));
     // Under both names: many tools ask by the older one alone.
     let described = || {
         use tonic_reflection::pb::{v1, v1alpha};
@@ -66,7 +67,8 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
             routes
         }
     };
-    routes.into_axum_router().layer(map_response(coded))
+    let watch = axum::routing::post(move |request| watch::answer(Arc::clone(&api), request));
+    routes.into_axum_router().route(watch::PATH, watch).layer(map_response(coded))
 }
 
 /// What the machinery of gRPC refuses by itself has a code of ours, too.

@@ -3,6 +3,9 @@
 //! Promises: nothing is queued for a watcher. It is asked for more only when its connection has taken what it got, so a
 //! slow one falls behind its view's history and resyncs, and no other notices (I26). It ends when the process stops.
 
+mod downloads;
+mod recent;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +15,14 @@ use rollcall_model::{Clock, Cursor, Event, Instant, Position, Query, Region, Vie
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use downloads::Download;
+pub(crate) use downloads::Downloads;
+pub(crate) use recent::{Encodings, Form, Recent};
+
+use crate::regions::{Regions, Served};
+
+/// How often a watch that waits for its snapshot looks for a place that was kept for too long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Bookmarks come once a second, give or take what a busy process is late.
 const BETWEEN_BOOKMARKS: Duration = Duration::from_millis(900);
 
@@ -19,6 +30,7 @@ const BETWEEN_BOOKMARKS: Duration = Duration::from_millis(900);
 pub(super) struct Watching {
     lanes: Vec<Lane>,
     turn: usize,
+    downloads: Downloads,
     clock: Clock,
     stopping: CancellationToken,
 }
@@ -26,14 +38,17 @@ pub(super) struct Watching {
 struct Lane {
     region: Region,
     view: watch::Receiver<Arc<View>>,
+    bell: Option<watch::Receiver<()>>,
     cursor: Cursor,
+    recent: Arc<Recent>,
+    download: Option<Download>,
     bookmarked: Option<Instant>,
 }
 
 /// What a watch has to say next.
 pub(super) enum Said {
-    /// Events of one region, in order; never none.
-    Events(Region, Vec<Event>),
+    /// Events of one region, in order, never none; and what its watchers with this filter share.
+    Events(Region, Arc<Recent>, Vec<Event>),
     /// Nothing happened for the time given.
     Nothing,
     /// The process stops.
@@ -43,20 +58,27 @@ pub(super) enum Said {
 impl Watching {
     /// A watch that has nothing yet, or each region up to the position that `since` gives.
     pub(super) fn new(
-        views: Vec<watch::Receiver<Arc<View>>>,
-        query: &Query,
+        regions: &Regions,
+        served: Vec<Served>,
+        (form, query): (Form, &Query),
         since: impl Fn(&Region) -> Option<Position>,
         clock: Clock,
         stopping: CancellationToken,
     ) -> Self {
-        let lanes = views
-            .into_iter()
-            .map(|view| {
-                let region = view.borrow().region().clone();
-                Lane { cursor: Cursor::new(query.clone(), since(&region)), region, view, bookmarked: None }
-            })
-            .collect();
-        Self { lanes, turn: 0, clock, stopping }
+        let lane = |Served { view, bell, encodings }: Served| {
+            let region = view.borrow().region().clone();
+            Lane {
+                cursor: Cursor::new(query.clone(), since(&region)),
+                recent: encodings.of(form, query),
+                region,
+                view,
+                bell,
+                download: None,
+                bookmarked: None,
+            }
+        };
+        let lanes = served.into_iter().map(lane).collect();
+        Self { lanes, turn: 0, downloads: regions.downloads().clone(), clock, stopping }
     }
 
     /// Waits for the next events, at most for `patience`.
@@ -65,18 +87,22 @@ impl Watching {
             if self.stopping.is_cancelled() {
                 return Said::Over;
             }
-            if let Some((region, events)) = self.ready() {
-                return Said::Events(region, events);
+            let (said, is_waiting) = self.ready();
+            if let Some(said) = said {
+                return said;
             }
             let stopping = self.stopping.clone();
             let now = self.clock.now();
             let due = self.lanes.iter().filter_map(|lane| lane.cursor.due()).min();
-            let due = due.map(|due| due.since(now)).filter(|due| *due < patience);
+            let due = due.map(|due| due.since(now)).into_iter().chain(is_waiting.then_some(ASK_AGAIN)).min();
+            let due = due.filter(|due| *due < patience);
+            let downloads = self.downloads.clone();
             tokio::select! {
                 () = stopping.cancelled() => return Said::Over,
                 is_open = self.changed() => if !is_open {
                     return Said::Over;
                 },
+                () = downloads.freed(), if is_waiting => {}
                 () = tokio::time::sleep(due.unwrap_or(patience)) => if due.is_none() {
                     return Said::Nothing;
                 },
@@ -84,29 +110,47 @@ impl Watching {
         }
     }
 
-    /// What can be said now. Regions take turns, so that a busy one does not silence the others.
-    fn ready(&mut self) -> Option<(Region, Vec<Event>)> {
+    /// What can be said now, and whether a snapshot waits for its place. Regions take turns, so that a busy one does not
+    /// silence the others.
+    fn ready(&mut self) -> (Option<Said>, bool) {
         let lanes = self.lanes.len();
+        let mut is_waiting = false;
         for step in 0..lanes {
             let at = (self.turn + step) % lanes;
             let Some(lane) = self.lanes.get_mut(at) else { continue };
             // Marked as seen before it is read: a change in between wakes the wait again.
+            if let Some(bell) = &mut lane.bell {
+                bell.mark_unchanged();
+            }
             let view = lane.view.borrow_and_update().clone();
             let now = self.clock.now();
+            if lane.cursor.takes_snapshot(&view) && lane.download.is_none() {
+                lane.download = self.downloads.enter(now);
+                if lane.download.is_none() {
+                    is_waiting = true;
+                    continue;
+                }
+            }
             let mut events = lane.cursor.advance(&view, now);
+            if !lane.cursor.takes_snapshot(&view) {
+                lane.download = None;
+            }
             events.retain(|event| lane.is_due(event, now));
             if !events.is_empty() {
                 self.turn = at + 1;
-                return Some((lane.region.clone(), events));
+                return (Some(Said::Events(lane.region.clone(), Arc::clone(&lane.recent), events)), false);
             }
         }
-        None
+        (None, is_waiting)
     }
 
     /// Waits until a view changes; false when its keeper is gone, which is at the end of the process.
-    async fn changed(&mut self) -> bool {
-        let changes: Vec<BoxFuture<'_, bool>> =
-            self.lanes.iter_mut().map(|lane| lane.view.changed().map(|end| end.is_ok()).boxed()).collect();
+    async fn changed<'a>(&'a mut self) -> bool {
+        let changed = |lane: &'a mut Lane| match &mut lane.bell {
+            Some(bell) => bell.changed().map(|end| end.is_ok()).boxed(),
+            None => lane.view.changed().map(|end| end.is_ok()).boxed(),
+        };
+        let changes: Vec<BoxFuture<'_, bool>> = self.lanes.iter_mut().map(changed).collect();
         select_all(changes).await.0
     }
 }

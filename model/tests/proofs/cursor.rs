@@ -219,6 +219,13 @@ fn advance(cursor: &mut Cursor, view: &View) -> Vec<&'static str> {
     names(&cursor.advance(view, Instant::default()))
 }
 
+/// Two steps: what is told, and the snapshot that follows.
+fn twice(cursor: &mut Cursor, view: &View, now: Instant) -> Vec<&'static str> {
+    let mut both = names(&cursor.advance(view, now));
+    both.extend(names(&cursor.advance(view, now)));
+    both
+}
+
 #[test]
 fn a_watch_on_a_view_that_was_never_loaded_waits() {
     for since in [None, Some(position(1, 5))] {
@@ -275,7 +282,7 @@ fn i17_a_holder_that_stays_behind_says_so_and_sends_its_snapshot_once_it_is_no_o
     assert_eq!(names(&forgetful.advance(&lagging, at(15_000))), ["begin"]);
     let mut late = Cursor::new(Query::default(), Some(origin.head()));
     assert!(late.advance(&lagging, at(0)).is_empty());
-    assert_eq!(names(&late.advance(&lagging, at(10_000))), ["behind", "begin"]);
+    assert_eq!(twice(&mut late, &lagging, at(10_000)), ["behind", "begin"]);
 }
 
 #[test]
@@ -284,7 +291,7 @@ fn a_position_that_a_current_holder_cannot_have_missed_is_not_waited_for() {
     let at = |ahead| Position::new(start.incarnation.clone(), Revision(origin.head().revision.0 + ahead));
     let (far, near) = (at(1_000_000), at(50_000));
     let begin = |since: &Position, holder: &View| {
-        names(&Cursor::new(Query::default(), Some(since.clone())).advance(holder, Instant::default()))
+        twice(&mut Cursor::new(Query::default(), Some(since.clone())), holder, Instant::default())
     };
     assert!(begin(&far, &holder).is_empty(), "nobody knows how far behind this one is");
     holder.mark(&origin.bookmark(&origin.head(), Duration::ZERO), Instant::default());
@@ -305,12 +312,13 @@ fn i31_a_position_of_another_history_is_told_to_resync() {
     let conflict =
         Position::new(Incarnation::new(start.incarnation.ordinal(), "other").unwrap(), start.revision);
     assert_eq!(
-        advance(&mut Cursor::new(Query::default(), Some(conflict)), &holder),
+        twice(&mut Cursor::new(Query::default(), Some(conflict)), &holder, Instant::default()),
         ["new_incarnation", "begin"]
     );
     origin.begin_incarnation();
     holder.install(origin.snapshot(&origin.head()), None, "test", WALL);
-    assert_eq!(advance(&mut Cursor::new(Query::default(), Some(old)), &holder), ["new_incarnation", "begin"]);
+    let mut cursor = Cursor::new(Query::default(), Some(old));
+    assert_eq!(twice(&mut cursor, &holder, Instant::default()), ["new_incarnation", "begin"]);
 }
 
 #[test]
@@ -349,7 +357,10 @@ fn i26_only_the_watcher_that_falls_behind_the_history_is_told_to_resync() {
         assert!(advance(&mut quick, &holder).contains(&"delta"), "who keeps up never notices");
     }
     assert!(holder.history().unwrap().base().revision > start.revision, "the history was cut");
-    assert_eq!(advance(&mut slow, &holder), ["history_passed", "begin"]);
+    assert!(!slow.takes_snapshot(&holder));
+    assert_eq!(advance(&mut slow, &holder), ["history_passed"]);
+    assert!(slow.takes_snapshot(&holder), "and may have to wait for its turn");
+    assert_eq!(advance(&mut slow, &holder), ["begin"]);
     assert_eq!(advance(&mut slow, &holder), ["page", "end"]);
     assert_eq!(advance(&mut slow, &holder), ["bookmark"]);
 }
@@ -418,4 +429,24 @@ fn i19_no_page_is_over_its_limits_and_the_pages_are_everything_once() {
     }
     assert!(state.iter().eq(got.iter()));
     assert_eq!(full, [true; 2], "the fixture meets both bounds");
+}
+
+#[test]
+fn what_came_while_a_watcher_was_busy_is_one_delta_and_a_bounded_one() {
+    let (origin, holder, start) = followed(200);
+    let mut cursor = Cursor::new(Query::default(), Some(start.clone()));
+    let events = cursor.advance(&holder, Instant::default());
+    let [Event::Delta(delta)] = events.as_slice() else { panic!("{:?}", names(&events)) };
+    assert_eq!((&delta.from, &delta.to), (&start, &origin.head()), "it spans all of them");
+
+    // Far behind, it comes in several.
+    let (origin, holder, start) = followed(3_000);
+    let mut cursor = Cursor::new(Query::default(), Some(start.clone()));
+    let (mut at, mut deltas) = (start, 0);
+    while let Some(Event::Delta(delta)) = cursor.advance(&holder, Instant::default()).into_iter().next() {
+        assert_eq!(delta.from, at, "they follow from one another");
+        (at, deltas) = (delta.to.clone(), deltas + 1);
+    }
+    assert_eq!(at, origin.head());
+    assert!(deltas > 2, "{deltas}");
 }

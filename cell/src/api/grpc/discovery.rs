@@ -1,11 +1,8 @@
 //! Readers over gRPC.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::{Stream, stream};
+use futures_util::stream;
 use rollcall_model::{Code, InstanceId, Query, View, limits};
 use rollcall_proto::convert::{self, RegionStatus};
 use rollcall_proto::v1::discovery_server::Discovery;
@@ -17,19 +14,13 @@ use tonic::{Request, Response, Status};
 use crate::api::Api;
 use crate::api::grpc::{invalid, known, refused};
 use crate::api::reading::{self, Place};
-use crate::api::watching::{Said, Watching};
 use crate::refusal::Refusal;
 use crate::regions::Which;
-
-/// HTTP/2 keeps the connection alive; the stream itself may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The service.
 pub(super) struct Door {
     pub(super) api: Arc<Api>,
 }
-
-type Watched = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Discovery for Door {
@@ -53,10 +44,11 @@ impl Discovery for Door {
         self.gone(&request.into_inner()).map(Response::new).map_err(|refusal| refused(&refusal))
     }
 
-    type WatchStream = Watched;
+    type WatchStream = stream::Pending<Result<WatchResponse, Status>>;
 
-    async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Watched>, Status> {
-        self.watched(request.into_inner()).map(Response::new).map_err(|refusal| refused(&refusal))
+    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        // Its route stands before the service's: see `watch`.
+        Err(refused(&Refusal::new(Code::Internal, "a watch came where none is answered")))
     }
 }
 
@@ -122,44 +114,9 @@ impl Door {
         };
         views.iter().map(status).collect()
     }
-
-    fn watched(&self, wire: WatchRequest) -> Result<Watched, Refusal> {
-        let which = which(&wire.region)?;
-        if which == Which::All {
-            let detail = "one stream carries one region: name it, and open one for each";
-            return Err(invalid(Code::InvalidParameter, "region", detail));
-        }
-        let query = query(wire.query)?;
-        let since = match wire.since {
-            None => None,
-            wire => Some(
-                convert::position_from(wire, "since")
-                    .map_err(|error| invalid(Code::InvalidParameter, "since", error.why))?,
-            ),
-        };
-        let views = self.api.regions.select(&which)?;
-        if self.api.stopping.is_cancelled() {
-            return Err(Refusal::new(Code::Draining, "the process is shutting down"));
-        }
-        let clock = self.api.clock.clone();
-        let watching = Watching::new(views, &query, |_| since.clone(), clock, self.api.stopping.clone());
-        let seed = (watching, VecDeque::new());
-        Ok(Box::pin(stream::unfold(seed, |(mut watching, mut said)| async move {
-            loop {
-                if let Some(event) = said.pop_front() {
-                    return Some((Ok(convert::event(&event)), (watching, said)));
-                }
-                match watching.next(PATIENCE).await {
-                    Said::Events(_, events) => said.extend(events),
-                    Said::Nothing => {}
-                    Said::Over => return None,
-                }
-            }
-        })))
-    }
 }
 
-fn which(region: &str) -> Result<Which, Refusal> {
+pub(super) fn which(region: &str) -> Result<Which, Refusal> {
     if region.is_empty() {
         return Ok(Which::Own);
     }
@@ -173,7 +130,7 @@ fn limit(number: u32) -> Result<usize, Refusal> {
     }
 }
 
-fn query(wire: Option<v1::Query>) -> Result<Query, Refusal> {
+pub(super) fn query(wire: Option<v1::Query>) -> Result<Query, Refusal> {
     if let Some(wire) = &wire {
         known::<v1::Kind>(wire.kind, "kind")?;
         known::<v1::Lifecycle>(wire.lifecycle, "lifecycle")?;

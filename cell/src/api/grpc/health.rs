@@ -54,7 +54,9 @@ impl Health for Door {
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watched>, Status> {
         let service = request.into_inner().service;
         let views = self.api.regions.select(&Which::Own).map_err(|refusal| super::refused(&refusal))?;
-        let Some(own) = views.into_iter().next() else { return Err(Status::internal("no own region")) };
+        let Some(own) = views.into_iter().next().map(|served| served.view) else {
+            return Err(Status::internal("no own region"));
+        };
         let seed = (Arc::clone(&self.api), own, service, None);
         Ok(Response::new(Box::pin(stream::unfold(seed, |(api, mut own, service, last)| async move {
             loop {

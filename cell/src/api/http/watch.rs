@@ -23,7 +23,7 @@ use crate::api::Api;
 use crate::api::http::json::{Agent, PositionJson, Shown, millis};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
-use crate::api::watching::{Said, Watching};
+use crate::api::watching::{Form, Recent, Said, Watching};
 use crate::refusal::Refusal;
 use crate::regions::Which;
 
@@ -44,7 +44,7 @@ pub(super) async fn watch(
     let since = parameters.one("since", |text| positions(text, &which, &api));
     let query = Query { internal, ..parameters.query() };
     parameters.close()?;
-    let views = api.regions.select(&which)?;
+    let served = api.regions.select(&which)?;
     if api.stopping.is_cancelled() {
         return Err(Refusal::new(Code::Draining, "the process is shutting down"));
     }
@@ -53,8 +53,9 @@ pub(super) async fn watch(
     let all = which == Which::All;
     let from = came_to.clone();
     let watching = Watching::new(
-        views,
-        &query,
+        &api.regions,
+        served,
+        (Form::Sse, &query),
         |region| from.get(region).cloned(),
         api.clock.clone(),
         api.stopping.clone(),
@@ -62,11 +63,11 @@ pub(super) async fn watch(
     let seed = (watching, Told { api, internal, all, came_to });
     let text = stream::unfold(seed, |(mut watching, mut told)| async move {
         let text = match watching.next(PATIENCE).await {
-            Said::Events(region, events) => told.text(&region, events),
-            Said::Nothing => ": nothing new\n\n".to_owned(),
+            Said::Events(region, recent, events) => told.text(&region, &recent, events),
+            Said::Nothing => Bytes::from_static(b": nothing new\n\n"),
             Said::Over => return None,
         };
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (watching, told)))
+        Some((Ok::<_, Infallible>(text), (watching, told)))
     });
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(text)).into_response())
@@ -168,12 +169,22 @@ struct Told {
 
 impl Told {
     /// The text of some events of one region.
-    fn text(&mut self, region: &Region, events: Vec<Event>) -> String {
+    fn text(&mut self, region: &Region, recent: &Recent, events: Vec<Event>) -> Bytes {
+        // Of all regions, the id says more than the delta does.
+        if !self.all
+            && let [Event::Delta(delta)] = events.as_slice()
+        {
+            return recent.bytes(delta, || {
+                let mut text = String::new();
+                write(&mut text, "delta", Some(&delta.to.to_string()), &self.delta(region, delta));
+                text.into()
+            });
+        }
         let mut text = String::new();
         for event in events {
             self.event(region, &event, &mut text);
         }
-        text
+        text.into()
     }
 
     fn event(&mut self, region: &Region, event: &Event, text: &mut String) {

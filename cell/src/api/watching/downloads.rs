@@ -1,0 +1,106 @@
+//! Who may take a snapshot at the same time.
+//!
+//! A snapshot under way holds a page in its connection and an old state in memory. After an outage everybody wants one at
+//! once; so some take theirs, and the others wait for a place, their streams open. One that is slow to take its pages
+//! keeps its place for a while and then goes on without: it holds up nobody but itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rollcall_model::Instant;
+use tokio::sync::Notify;
+
+/// Snapshots under way at once: pages of 1 MiB, so some 32 MiB, and enough to fill any network.
+const PLACES: usize = 32;
+/// How long a place is kept: a snapshot of a million instances at 100 MB/s.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// The places of a process. Cloned for each watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Downloads {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    places: Mutex<Places>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    taken: Vec<(u64, Instant)>,
+    next: u64,
+}
+
+/// A place; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Download {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Shared {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // A list of numbers, whole whoever panicked.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Downloads {
+    /// Takes a place, if one is free or was kept for too long.
+    pub(crate) fn enter(&self, now: Instant) -> Option<Download> {
+        let mut places = self.shared.places();
+        places.taken.retain(|(_, since)| now.since(*since) < KEPT);
+        if places.taken.len() >= PLACES {
+            return None;
+        }
+        let number = places.next;
+        places.next += 1;
+        places.taken.push((number, now));
+        Some(Download { shared: Arc::clone(&self.shared), number })
+    }
+
+    /// Waits until a place may be free; also look now and then, for those that are kept for too long.
+    pub(crate) async fn freed(&self) {
+        self.shared.freed.notified().await;
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        let mut places = self.shared.places();
+        places.taken.retain(|(number, _)| *number != self.number);
+        drop(places);
+        self.shared.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn there_are_so_many_places_and_one_that_is_left_is_free() {
+        let downloads = Downloads::default();
+        let mut taken: Vec<_> = (0..PLACES).map(|_| downloads.enter(at(1)).unwrap()).collect();
+        assert!(downloads.enter(at(1)).is_none());
+        taken.pop();
+        assert!(downloads.enter(at(1)).is_some());
+    }
+
+    #[test]
+    fn the_slow_do_not_hold_up_the_others() {
+        let downloads = Downloads::default();
+        let slow: Vec<_> = (0..PLACES).map(|_| downloads.enter(at(1)).unwrap()).collect();
+        assert!(downloads.enter(at(10)).is_none());
+        let next = downloads.enter(at(12)).unwrap();
+        drop(slow);
+        assert_eq!(downloads.shared.places().taken.len(), 1, "leaving late gives nobody else's place back");
+        drop(next);
+    }
+}
