@@ -75,15 +75,21 @@ impl Forward {
     ) -> (Self, Batches) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(400));
-        let open = Mutex::new(Open { client: None, backoff, not_before: None });
+        let open = Mutex::new(Open { client: None, backoff, not_before: None, heard: 0 });
         let forwarded = metrics.counter(
             "rollcall.cell.forward.questions",
             "{question}",
             "Questions that this process asked the keeper's, by whether they were answered.",
         );
-        let line = Arc::new(Line { own, office, open, forwarded });
+        let unheard = watch::Sender::new(None);
+        let line = Arc::new(Line { own, office, open, forwarded, unheard });
         let alone = Arc::new(Semaphore::new(ALONE));
         (Self { queue, alone, line: Arc::clone(&line) }, Batches { waiting, line })
+    }
+
+    /// The keeper that answered this process before and just did not.
+    pub(crate) fn unheard(&self) -> watch::Receiver<Option<InOffice>> {
+        self.line.unheard.subscribe()
     }
 
     /// Asks until somebody judges or the patience is over.
@@ -190,6 +196,7 @@ struct Line {
     office: watch::Receiver<Option<InOffice>>,
     open: Mutex<Open>,
     forwarded: Counter<u64>,
+    unheard: watch::Sender<Option<InOffice>>,
 }
 
 struct Open {
@@ -197,6 +204,8 @@ struct Open {
     backoff: Backoff,
     /// After a failure nothing is sent for a while: what is down is not hammered.
     not_before: Option<Instant>,
+    /// The term of the keeper that answered last.
+    heard: u64,
 }
 
 impl Line {
@@ -204,9 +213,8 @@ impl Line {
     async fn ask(&self, questions: Vec<About>, end: Instant) -> Result<Vec<Answer>, Unheard> {
         let mut office = self.office.clone();
         let keeper = office.borrow_and_update().clone();
-        let Some(mut client) = keeper.and_then(|keeper| self.client(&keeper.address)) else {
-            return Err(Unheard::NotJudged);
-        };
+        let Some(keeper) = keeper else { return Err(Unheard::NotJudged) };
+        let Some(mut client) = self.client(&keeper.address) else { return Err(Unheard::NotJudged) };
         let count = questions.len();
         let questions = questions.into_iter().map(|about| Question { about: Some(about) }).collect();
         let asked = tokio::select! {
@@ -225,7 +233,7 @@ impl Line {
             }
         };
         let is_whole = answers.len() == count;
-        self.ended(is_whole);
+        self.ended(is_whole, keeper);
         let outcome = KeyValue::new("outcome", if is_whole { "answered" } else { "unanswered" });
         self.forwarded.add(count as u64, &[outcome]);
         if is_whole { Ok(answers) } else { Err(Unheard::Unknown) }
@@ -262,12 +270,16 @@ impl Line {
         }
     }
 
-    fn ended(&self, is_heard: bool) {
+    fn ended(&self, is_heard: bool, keeper: InOffice) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if is_heard {
             open.backoff.reset();
             open.not_before = None;
+            open.heard = keeper.term;
         } else {
+            if open.heard == keeper.term {
+                self.unheard.send_replace(Some(keeper));
+            }
             let wait = open.backoff.next(random::chance());
             open.not_before = Some(Instant::now() + wait);
         }

@@ -5,6 +5,7 @@
 //! the store.
 
 mod candidates;
+pub(crate) mod heir;
 mod office;
 pub(crate) mod probe;
 
@@ -38,6 +39,10 @@ const HISTORY_KEPT: Duration = Duration::from_secs(600);
 /// How often the older history is let go.
 const COMPACT_EVERY: Duration = Duration::from_secs(60);
 
+/// Longest wait before standing for office again: every renewal waits for it once the store is back, and a question a
+/// second is nothing to etcd.
+const STAND_AGAIN: Duration = Duration::from_secs(1);
+
 /// What became of a beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beaten {
@@ -68,7 +73,7 @@ pub struct Keeper<S> {
 impl<S: Store> Keeper<S> {
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut backoff = rollcall_model::Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        let mut backoff = rollcall_model::Backoff::new(Duration::from_millis(100), STAND_AGAIN);
         loop {
             let tenure = tokio::select! {
                 () = cancel.cancelled() => return,

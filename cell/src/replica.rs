@@ -28,6 +28,10 @@ use crate::translate::{join, translate};
 /// How often the state is written to disk, at most: a crash costs that much history, never the state.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
+/// Longest wait before following the store again: readers' age and the keeper's office wait for it once the store is
+/// back.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+
 /// The task.
 pub struct Replica<S> {
     store: Arc<S>,
@@ -76,7 +80,7 @@ impl<S: Store> Replica<S> {
 
     /// Runs until cancelled; saves the state at the end.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        let mut backoff = Backoff::new(Duration::from_millis(200), FOLLOW_AGAIN);
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
         let mut reload = self.view.position().is_none().then_some("started");
         loop {

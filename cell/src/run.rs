@@ -135,6 +135,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let candidate = candidate(config.listen.advertise.as_deref(), grpc_at);
     let (forward, batches) = Forward::new(candidate.clone(), keeper.known(), &metrics);
     tasks.spawn("forward", batches.run());
+    tasks.spawn("heir", crate::keeper::heir::run(Arc::clone(&store), forward.unheard(), cancel.clone()));
     let task = Keeper {
         store,
         candidate,

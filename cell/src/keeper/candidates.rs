@@ -15,6 +15,8 @@ use crate::store::Effect;
 pub struct InOffice {
     /// Its term.
     pub term: u64,
+    /// The key that it holds the office by.
+    pub key: Arc<str>,
     /// Where it answers; empty when it said nothing that others could reach.
     pub address: Arc<str>,
 }
@@ -37,8 +39,8 @@ impl Candidates {
 
     /// Who holds the office.
     pub(crate) fn in_office(&self) -> Option<InOffice> {
-        let (term, address) = self.0.values().min_by_key(|(revision, _)| *revision)?;
-        Some(InOffice { term: term.0, address: Arc::clone(address) })
+        let (key, (term, address)) = self.0.iter().min_by_key(|(_, (revision, _))| *revision)?;
+        Some(InOffice { term: term.0, key: key.as_str().into(), address: Arc::clone(address) })
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Endpoint, Epoch, InstanceId, View};
+use rollcall_model::{Epoch, InstanceId, View};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -70,7 +70,7 @@ async fn round(
         tries.spawn(async move {
             let mut refused = !endpoints.is_empty();
             for endpoint in &endpoints {
-                refused = refused && try_endpoint(endpoint).await == Answer::Refused;
+                refused = refused && is_refused(&endpoint.url).await;
             }
             if refused {
                 keeper.proved_dead(&id, epoch);
@@ -81,8 +81,13 @@ async fn round(
     while tries.join_next().await.is_some() {}
 }
 
-async fn try_endpoint(endpoint: &Endpoint) -> Answer {
-    let Some((host, port)) = address(&endpoint.url) else { return Answer::Unproved };
+/// Whether the host of this URL refuses connections: nothing listens there.
+pub(super) async fn is_refused(url: &str) -> bool {
+    tried(url).await == Answer::Refused
+}
+
+async fn tried(url: &str) -> Answer {
+    let Some((host, port)) = address(url) else { return Answer::Unproved };
     let Ok(Ok(found)) = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((host.as_str(), port))).await
     else {
         return Answer::Unproved;
@@ -126,10 +131,6 @@ fn is_forbidden(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    async fn tried(url: &str) -> Answer {
-        try_endpoint(&Endpoint::parse(url, None).unwrap()).await
-    }
 
     #[tokio::test]
     async fn a_refused_connection_is_evidence_and_a_listener_or_a_topic_is_not() {

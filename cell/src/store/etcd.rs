@@ -12,6 +12,7 @@ mod members;
 mod txn;
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use etcd_client::proto::PbTxnResponse;
@@ -27,6 +28,7 @@ use super::{Committed, Entry, Group, Op, Page, Store, StoreError, Tenure, limits
 pub struct Etcd {
     members: Arc<Members>,
     prefix: Arc<str>,
+    memory: Option<Arc<Path>>,
 }
 
 impl Etcd {
@@ -34,7 +36,18 @@ impl Etcd {
     /// Connects with the first call.
     #[must_use]
     pub fn connect(endpoints: &[String], region: &str) -> Self {
-        Self { members: Arc::new(Members::new(endpoints)), prefix: format!("rollcall/v1/{region}/").into() }
+        Self {
+            members: Arc::new(Members::new(endpoints)),
+            prefix: format!("rollcall/v1/{region}/").into(),
+            memory: None,
+        }
+    }
+
+    /// Remembers the office in a file, so that a process that was killed and started again need not wait until what it
+    /// held has lapsed. Nobody else may use the file while this process lives.
+    #[must_use]
+    pub fn remembering(self, file: &Path) -> Self {
+        Self { memory: Some(file.into()), ..self }
     }
 
     fn full(&self, key: &str) -> Vec<u8> {
@@ -149,7 +162,9 @@ impl Store for Etcd {
 
     async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {
         loop {
-            if let Some(tenure) = election::campaign(&self.members, &self.prefix, candidate).await? {
+            if let Some(tenure) =
+                election::campaign(&self.members, &self.prefix, candidate, self.memory.as_deref()).await?
+            {
                 return Ok(tenure);
             }
         }

@@ -1,7 +1,7 @@
 //! Several processes of one cell: each takes everything, and one of them keeps the leases.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rollcall_cell::store::embedded::Embedded;
@@ -52,14 +52,24 @@ async fn shown(cell: &Cell, id: &str) {
 /// A keeper's process that was elected and answers like this.
 struct Fake {
     asked: Arc<AtomicUsize>,
-    is_frozen: bool,
+    is_frozen: Arc<AtomicBool>,
+}
+
+impl Fake {
+    fn new() -> Self {
+        Self { asked: Arc::default(), is_frozen: Arc::default() }
+    }
+
+    fn routes(self) -> axum::Router {
+        tonic::service::Routes::new(KeeperServer::new(self)).into_axum_router()
+    }
 }
 
 #[tonic::async_trait]
 impl Keeper for Fake {
     async fn ask(&self, request: Request<AskRequest>) -> Result<Response<AskResponse>, Status> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        if self.is_frozen {
+        if self.is_frozen.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         let renewed = answer::Answer::Renewed(Renewed { lease_seconds: 30, superseded: false });
@@ -80,11 +90,56 @@ async fn kept_by(address: &str) -> (Embedded, Tenure) {
 async fn with_fake(is_frozen: bool) -> (Cell, Tenure, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (store, tenure) = kept_by(&listener.local_addr().unwrap().to_string()).await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let fake = Fake { asked: Arc::clone(&asked), is_frozen };
-    let routes = tonic::service::Routes::new(KeeperServer::new(fake)).into_axum_router();
-    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let fake = Fake::new();
+    fake.is_frozen.store(is_frozen, Ordering::SeqCst);
+    let asked = Arc::clone(&fake.asked);
+    tokio::spawn(async move { axum::serve(listener, fake.routes()).await });
     (process(&store).await, tenure, asked)
+}
+
+/// The keys of the keeper's office.
+async fn offices(store: &Embedded) -> usize {
+    store.list("keeper/", None, None, 10).await.unwrap().entries.len()
+}
+
+#[tokio::test]
+async fn i10_the_office_of_a_keeper_that_answered_and_then_refuses_connections_is_vacated() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (store, _tenure) = kept_by(&listener.local_addr().unwrap().to_string()).await;
+    // With its runtime the fake's process ends, listener and connections and all.
+    let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = listener.into_std().unwrap();
+    process.spawn(async move {
+        axum::serve(TcpListener::from_std(listener).unwrap(), Fake::new().routes()).await
+    });
+    let cell = self::process(&store).await;
+    let epoch = cell.register_plain("ops/mail/1").await;
+    assert_eq!(renew(&cell, &epoch).await.status, 200);
+    assert_eq!(offices(&store).await, 1);
+    process.shutdown_background();
+    renew(&cell, &epoch).await.refused(503, "store_unavailable");
+    eventually("the office is vacated", || async { (offices(&store).await == 0).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn i10_a_keeper_that_is_silent_or_was_never_heard_keeps_its_office() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (heard_store, _heard) = kept_by(&listener.local_addr().unwrap().to_string()).await;
+    let fake = Fake::new();
+    let is_frozen = Arc::clone(&fake.is_frozen);
+    tokio::spawn(async move { axum::serve(listener, fake.routes()).await });
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let (unheard_store, _unheard) = kept_by(&nobody).await;
+    let (heard, unheard) = (process(&heard_store).await, process(&unheard_store).await);
+    let epoch = heard.register_plain("ops/mail/1").await;
+    assert_eq!(renew(&heard, &epoch).await.status, 200);
+    is_frozen.store(true, Ordering::SeqCst);
+    let other = unheard.register_plain("ops/mail/1").await;
+    for _ in 0..3 {
+        renew(&heard, &epoch).await.refused(503, "store_unavailable");
+        renew(&unheard, &other).await.refused(503, "store_unavailable");
+    }
+    assert_eq!((offices(&heard_store).await, offices(&unheard_store).await), (1, 1));
 }
 
 #[tokio::test]

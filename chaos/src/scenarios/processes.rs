@@ -22,6 +22,12 @@ pub(super) fn all() -> Vec<Scenario> {
             )
         },
         scenario(
+            "keeper-killed",
+            "F12",
+            "a keeper whose process is killed is followed within moments, and costs no lease",
+            |game| Box::pin(keeper_killed(game)),
+        ),
+        scenario(
             "keeper-paused",
             "F13",
             "a keeper that wakes after its successor's election removes nothing",
@@ -41,6 +47,22 @@ async fn cell_killed(game: &mut Game) {
         game.flow(down).await;
         game.stage.cell(n).start_again();
         game.stage.cell_ready(n).await;
+    }
+}
+
+async fn keeper_killed(game: &mut Game) {
+    for _ in 0..3 {
+        let Some(first) = game.stage.keeper() else {
+            game.demand(false, "F12: nobody keeps");
+            return;
+        };
+        game.stage.cell(first).kill();
+        game.landed(format!("killed the keeper, cell{first}"));
+        let took = game.renews_again(Duration::from_secs(15)).await;
+        game.note(format!("renewals again after {:.1} s", took.as_secs_f64()));
+        game.stage.cell(first).start_again();
+        game.stage.cell_ready(first).await;
+        game.flow(Duration::from_secs(3)).await;
     }
 }
 

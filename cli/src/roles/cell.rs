@@ -13,6 +13,8 @@ use crate::exit::Exit;
 
 /// The embedded store's file in the data directory.
 pub(crate) const STORE_FILE: &str = "store.redb";
+/// Where a cell on etcd remembers the office that it holds.
+const OFFICE_FILE: &str = "office";
 
 /// Reads a cell's settings and checks what their types cannot say.
 pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigError> {
@@ -43,7 +45,8 @@ async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Re
     };
     let started = match start.config.store.kind {
         StoreKind::Etcd => {
-            let store = Etcd::connect(&start.config.store.endpoints, &start.config.region);
+            let store = Etcd::connect(&start.config.store.endpoints, &start.config.region)
+                .remembering(&start.config.data_dir.join(OFFICE_FILE));
             Box::pin(rollcall_cell::run(store, start)).await
         }
         StoreKind::Embedded => {

@@ -5,28 +5,32 @@
 //!
 //! Never here: trust in that alone. A process that was stopped learns of its loss too late; the fence does not.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Error, GetOptions};
 use rollcall_model::Revision;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 
 use super::error::{Meaning, sort};
-use super::members::{CALL, Members};
+use super::members::{CALL, Clients, Members};
 use super::txn;
 use crate::store::{Compare, Hold, StoreError, Tenure};
 
 /// How long an office outlives its keeper's silence. Sweeps stand still that long, and expiry allows for it.
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(5);
 /// Without a renewal for this long the office counts as lost: the rest is for the way to etcd and its clock.
-const HOLDS: Duration = Duration::from_secs(4);
+const HOLDS: Duration = Duration::from_millis(3_500);
 /// Between two renewals: so that `HOLDS` outlasts the 2.2 s in which etcd elects a new leader.
-const RENEW: Duration = Duration::from_secs(1);
+const RENEW: Duration = Duration::from_millis(500);
 /// Between two tries of a renewal, and the longest that one may take.
 const RETRY: Duration = Duration::from_millis(200);
 const TRY: Duration = Duration::from_secs(1);
+/// Between two tries to give a lost lease back.
+const GIVE_BACK: Duration = Duration::from_millis(500);
 /// Waiting at one member. Then again, perhaps at another: this one may be cut off from the rest without knowing.
 const ROUND: Duration = Duration::from_secs(30);
 /// The election's name, under the region's prefix.
@@ -37,7 +41,11 @@ pub(super) async fn campaign(
     members: &Arc<Members>,
     prefix: &str,
     candidate: &str,
+    memory: Option<&Path>,
 ) -> Result<Option<Tenure>, StoreError> {
+    if let Some(before) = memory.and_then(remembered) {
+        give_back(members, before).await?;
+    }
     let asked = Instant::now();
     let ttl = i64::try_from(TTL.as_secs()).unwrap_or(i64::MAX);
     // A grant that was asked for twice leaves a lease that lapses unused.
@@ -45,6 +53,12 @@ pub(super) async fn campaign(
         .again(Revision::default(), |clients| async move { clients.lease.clone().grant(ttl, None).await })
         .await?
         .id();
+    if let Some(file) = memory
+        && let Err(error) = tokio::fs::write(file, lease.to_string()).await
+    {
+        // Without it a restart waits until the lease lapses, and no longer.
+        tracing::warn!(%error, file = %file.display(), "office not remembered");
+    }
     let lost = CancellationToken::new();
     let office = lost.clone().drop_guard();
     let hold = Hold::until(asked + HOLDS);
@@ -108,12 +122,29 @@ async fn keep(members: Arc<Members>, lease: i64, lost: CancellationToken, grante
         why = renew(&members, lease, granted, &hold) => tracing::warn!(why, "keeper's lease lost"),
     }
     drop(guard);
-    // Whoever waits need not wait for the lease to lapse. If this fails, it lapses.
-    let revoke = members
-        .again(Revision::default(), |clients| async move { clients.lease.clone().revoke(lease).await });
-    if let Ok(Err(error)) = timeout(CALL, revoke).await {
-        tracing::debug!(%error, "lease not revoked");
+    // Whoever waits need not wait for the lease to lapse. An etcd that was away for so long that the office was lost
+    // gives every lease its whole time again when it is back, so it is told as soon as it can be.
+    while !matches!(timeout(CALL, give_back(&members, lease)).await, Ok(Ok(()))) {
+        sleep(GIVE_BACK).await;
     }
+}
+
+/// Ends a lease, and with it the office that hangs on it.
+async fn give_back(members: &Members, lease: i64) -> Result<(), StoreError> {
+    let revoke = |clients: Arc<Clients>| async move {
+        match clients.lease.clone().revoke(lease).await {
+            Ok(_) => Ok(()),
+            // It has lapsed.
+            Err(Error::GRpcStatus(status)) if status.code() == Code::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    members.again(Revision::default(), revoke).await
+}
+
+/// The lease of a process that had this file before. It is gone, or this one would not have its directory.
+fn remembered(file: &Path) -> Option<i64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Renews until it no longer holds, and says why.
