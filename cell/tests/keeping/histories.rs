@@ -1,0 +1,117 @@
+//! What becomes of a region's history: restarts, restored backups, other histories, hands in the store.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rollcall_cell::registrar::Report;
+use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::{Group, Op, Store as _};
+use rollcall_model::{Code, RemovalReason};
+
+use super::cell::{Cell, declared, id};
+
+fn copy(from: &Path, to: &Path) -> PathBuf {
+    std::fs::copy(from, to).unwrap();
+    to.to_owned()
+}
+
+#[tokio::test]
+async fn f04_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    let backup = copy(&store, &folder.path().join("backup.redb"));
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let after = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    let old = cell.running.regions.own_view().position().unwrap().incarnation.clone();
+    cell.stop().await;
+
+    copy(&backup, &store);
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.until("a new incarnation", |cell| {
+        cell.running
+            .regions
+            .own_view()
+            .position()
+            .is_some_and(|p| p.incarnation.ordinal() == old.ordinal() + 1)
+    })
+    .await;
+    assert!(cell.has("a/b/before"), "what the backup held is there");
+    assert!(!cell.has("a/b/after"), "I32: nothing of the lost history is left");
+    let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > after.registration.epoch, "I03: epochs do not fall over a restore");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_in_the_same_incarnation_with_a_full_lease_of_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.pass(Duration::from_secs(29));
+    cell.stop().await;
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let position = cell.running.regions.own_view().position().unwrap().clone();
+    assert_eq!(position.incarnation, registered.position.incarnation);
+    cell.pass(Duration::from_secs(20));
+    let renewed =
+        cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, Report::default()).await;
+    assert!(renewed.is_ok(), "I09: {renewed:?}");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn f54_a_record_overwritten_by_hand_is_gone_and_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::start(store.clone(), folder.path()).await;
+    cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let junk = Group { also: vec![Op::Put("reg/a/b/1".into(), "junk".into())], ..Group::default() };
+    store.commit(junk).await.unwrap();
+    cell.until("the ghost is gone", |cell| !cell.has("a/b/1")).await;
+    let view = cell.running.regions.own_view();
+    let removal = view.removals().last().unwrap();
+    assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Evicted, "operator:store"));
+    assert!(removal.at.0 > 0, "it stands among the newest removals");
+    cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn f52_another_history_with_our_ordinal_is_left_for_a_new_incarnation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, other) = (folder.path().join("cell"), folder.path().join("other"));
+    let cell = Cell::start(Embedded::memory().unwrap(), &data).await;
+    let known = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    // A stranger founds another store for the same region; our cell is then pointed at it.
+    let store = Embedded::memory().unwrap();
+    Cell::start(store.clone(), &other).await.stop().await;
+    let cell = Cell::start(store, &data).await;
+    cell.until("a new incarnation", |cell| {
+        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == 2)
+    })
+    .await;
+    let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > known.registration.epoch, "I03");
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn a_registration_whose_history_cannot_be_read_is_refused_as_unavailable() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::start(store.clone(), folder.path()).await;
+    let junk = Group { also: vec![Op::Put("meta/incarnation".into(), "junk".into())], ..Group::default() };
+    store.commit(junk).await.unwrap();
+    let refused = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap_err();
+    assert_eq!(refused.code, Code::StoreUnavailable);
+    cell.stop().await;
+}
