@@ -41,6 +41,8 @@ pub struct Start {
     pub grpc: TcpListener,
     /// Whether disk copies are kept; `rollcall dev` without a data directory keeps none.
     pub keep_on_disk: bool,
+    /// The commit that the process is made from, for `/version`.
+    pub commit: &'static str,
 }
 
 /// A cell that listens.
@@ -77,7 +79,7 @@ pub enum StartError {
 /// # Errors
 /// A configuration or data directory that cannot be used.
 pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError> {
-    let Start { config, clock, tasks, metrics, http, grpc, keep_on_disk } = start;
+    let Start { config, clock, tasks, metrics, http, grpc, keep_on_disk, commit } = start;
     config.check()?;
     let own = region(&config.region)?;
     let store = Arc::new(store);
@@ -169,7 +171,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         clock,
         zone: config.zone.clone(),
         version: rollcall_runtime::build_info::VERSION,
-        commit: rollcall_runtime::build_info::COMMIT,
+        commit,
         metrics: Arc::new(move || metrics.render()),
         stopping: cancel.clone(),
     };

@@ -28,6 +28,9 @@ pub(crate) use registration::RegistrationArgs;
 /// Where a cell is when nobody says: the first region of `rollcall dev`.
 pub(crate) const URL: &str = "http://127.0.0.1:7400";
 
+/// What `--version` prints behind the name.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("ROLLCALL_COMMIT"), ")");
+
 /// The heading of the options that stand before or after any verb.
 const EVERYWHERE: &str = "Everywhere";
 
@@ -37,7 +40,7 @@ Exit codes: 0 done, 1 anything else, 2 wrong call or bad input, 3 not found, 4 r
 
 /// The registry of AI agents across regions.
 #[derive(Debug, Parser)]
-#[command(name = "rollcall", version = rollcall_runtime::build_info::VERSION, after_help = AFTER)]
+#[command(name = "rollcall", version = VERSION, after_help = AFTER)]
 #[command(arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Args {
     /// The cell to talk to

@@ -23,6 +23,9 @@ use args::{Args, Verb};
 use exit::Exit;
 use show::Shown;
 
+/// What the binary is made from, or why that is unknown.
+const COMMIT: &str = env!("ROLLCALL_COMMIT");
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -27,6 +27,8 @@ pub struct Api {
     pub publisher: Option<watch::Receiver<Status>>,
     /// What is not ready yet.
     pub ready: Ready,
+    /// The commit that the process is made from.
+    pub commit: &'static str,
     /// Time.
     pub clock: Clock,
     /// Figures.

@@ -36,6 +36,8 @@ pub struct Start {
     pub http: TcpListener,
     /// Whether copies of the views are kept; `rollcall dev` without a data directory keeps none.
     pub keep_on_disk: bool,
+    /// The commit that the process is made from, for `/version`.
+    pub commit: &'static str,
 }
 
 /// A replicator that listens.
@@ -87,7 +89,7 @@ pub async fn run<L: FeedLog>(
     open: impl Fn(&str) -> Result<L, LogError>,
     start: Start,
 ) -> Result<Running, StartError> {
-    let Start { config, clock, tasks, metrics, grpc, http, keep_on_disk } = start;
+    let Start { config, clock, tasks, metrics, grpc, http, keep_on_disk, commit } = start;
     config.check()?;
     let own = region("region", &config.region)?;
     let lock = if keep_on_disk {
@@ -149,6 +151,7 @@ pub async fn run<L: FeedLog>(
 
     let peers = serve::Peers::new(&metrics);
     let api = Api {
+        commit,
         region: own.clone(),
         views: views.clone(),
         publisher,

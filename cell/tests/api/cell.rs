@@ -86,6 +86,7 @@ impl Cell {
             auth: None,
         };
         let start = Start {
+            commit: "none",
             config,
             clock: Clock::new(clock::monotonic, clock::wall_ms),
             tasks: tasks.clone(),

@@ -49,6 +49,7 @@ impl Cell {
             http: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             grpc: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             keep_on_disk: true,
+            commit: "none",
         };
         let running = run(store, start).await.unwrap();
         let cell = Self { running, tasks, ahead_ms };

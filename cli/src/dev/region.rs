@@ -160,6 +160,7 @@ async fn cell(
         auth: None,
     };
     let start = rollcall_cell::Start {
+        commit: crate::COMMIT,
         config,
         clock: process_clock(),
         tasks: tasks.clone(),
@@ -202,6 +203,7 @@ async fn replicator(
         auth: None,
     };
     let start = rollcall_replicator::Start {
+        commit: crate::COMMIT,
         config,
         clock: process_clock(),
         tasks: tasks.clone(),

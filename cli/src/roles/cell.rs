@@ -35,6 +35,7 @@ async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Re
     let grpc = listen::bind(&config.listen.grpc).await?;
     let tasks = Tasks::new();
     let start = Start {
+        commit: crate::COMMIT,
         clock: process_clock(),
         tasks: tasks.clone(),
         metrics: Metrics::new(),

@@ -31,6 +31,7 @@ async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Re
     let http = listen::bind(&config.listen.http).await?;
     let tasks = Tasks::new();
     let start = Start {
+        commit: crate::COMMIT,
         config,
         clock: process_clock(),
         tasks: tasks.clone(),

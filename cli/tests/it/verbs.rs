@@ -116,6 +116,32 @@ fn no_connection_ends_with_5_and_a_sentence() {
 }
 
 #[test]
+fn a_process_says_which_commit_it_is_made_from() {
+    let mut command = rollcall();
+    command.arg("--version");
+    let printed = Process::start(command).end().stdout;
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let mut curl = Command::new("curl");
+    curl.args(["-sf", &format!("{}/version", dev.urls[0])]);
+    let version = Process::start(curl).end().json();
+    let (number, commit) =
+        (version["version"].as_str().expect("text"), version["commit"].as_str().expect("text"));
+    assert_eq!(printed, format!("rollcall {number} ({commit})\n"));
+    // Of a clone its commit, of anything else why there is none.
+    let is_commit = commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(
+        is_commit || commit.starts_with("unknown (built ") || option_env!("ROLLCALL_COMMIT").is_some(),
+        "{commit}"
+    );
+    let mut git = Command::new("git");
+    git.args(["-C", env!("CARGO_MANIFEST_DIR"), "cat-file", "-t", commit]);
+    assert!(
+        !is_commit || Process::start(git).end().stdout == "commit\n",
+        "{commit} is no commit of this clone"
+    );
+}
+
+#[test]
 fn the_environment_names_the_cell_and_the_flag_wins() {
     let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
     let mut command = rollcall();

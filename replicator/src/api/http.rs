@@ -93,10 +93,13 @@ async fn figures(State(api): State<Shared>) -> Response {
 struct Version {
     version: &'static str,
     commit: &'static str,
+    region: String,
+    role: &'static str,
 }
 
-async fn version() -> Json<Version> {
-    Json(Version { version: build_info::VERSION, commit: build_info::COMMIT })
+async fn version(State(api): State<Shared>) -> Json<Version> {
+    let region = api.region.to_string();
+    Json(Version { version: build_info::VERSION, commit: api.commit, region, role: "replicator" })
 }
 
 #[derive(Serialize)]

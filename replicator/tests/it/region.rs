@@ -56,6 +56,7 @@ impl Cell {
         let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
         let name = Region::parse(region).unwrap();
         let api = Api {
+            commit: "none",
             region: name.clone(),
             views: Views::new(BTreeMap::from([(name, view)])),
             publisher: None,
@@ -161,6 +162,7 @@ impl Replicator {
         let keep_on_disk = data_dir.is_some();
         config.data_dir = data_dir.unwrap_or_default();
         let start = Start {
+            commit: "none",
             config,
             clock: real_clock(),
             tasks: tasks.clone(),
