@@ -65,7 +65,7 @@ pub(crate) fn process_clock() -> Clock {
 /// Sets logging, the number of connections and signals up: what every role does first, once its settings are good.
 pub(crate) fn begin(environment: &[(String, String)]) -> Result<CancellationToken, Refused> {
     telemetry::init_from(environment).map_err(|error| Refused::new(Exit::Usage, error))?;
-    raise_descriptor_limit();
+    raise_descriptor_limit(0).map_err(|error| Refused::new(Exit::Failed, error))?;
     shutdown::signals()
         .map_err(|error| Refused::new(Exit::Failed, format!("signals cannot be listened for: {error}")))
 }

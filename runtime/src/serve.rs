@@ -107,15 +107,39 @@ fn places() -> usize {
     places.clamp(16, Semaphore::MAX_PERMITS)
 }
 
+/// A process may open too few files and connections to serve anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process may open {limit} files and connections at once and needs {needed}: raise the limit, with `ulimit -n \
+     {needed}` in a shell that may, or LimitNOFILE= of its unit"
+)]
+pub struct TooFewDescriptors {
+    /// The limit it runs under.
+    pub limit: u64,
+    /// The least that it can work with.
+    pub needed: u64,
+}
+
 /// Raises the soft limit of file descriptors to the hard one: the soft one is 1,024 almost everywhere, for the sake of
-/// programs that use `select`. Called once by a process that will listen.
-pub fn raise_descriptor_limit() {
+/// programs that use `select`. Called once by a process that will listen. `own` are those that it holds itself beside
+/// what is left for files.
+///
+/// # Errors
+/// When even the hard limit leaves none for connections: said at the start, because later every peer is refused without
+/// a word.
+pub fn raise_descriptor_limit(own: u64) -> Result<(), TooFewDescriptors> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of file descriptors stays as it is");
     }
+    enough(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), own)
+}
+
+fn enough(limit: u64, own: u64) -> Result<(), TooFewDescriptors> {
+    let needed = DESCRIPTORS_RESERVE + own;
+    if limit < needed { Err(TooFewDescriptors { limit, needed }) } else { Ok(()) }
 }
 
 /// What is too large in a request's head.
@@ -370,5 +394,22 @@ fn look(name: &'static str, ended: Result<(), JoinError>) {
     {
         // One request's defect takes its connection with it, not the process: a peer could repeat it at will.
         tracing::error!(listener = name, %error, "a request panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_may_open_too_little_is_told_how_much_it_needs() {
+        assert_eq!(enough(256, 0), Ok(()));
+        assert_eq!(enough(u64::MAX, 36), Ok(()));
+        let refused = enough(64, 36).expect_err("too few").to_string();
+        assert!(
+            refused.starts_with("this process may open 64 files and connections at once and needs 292:"),
+            "{refused}"
+        );
+        assert!(refused.contains("`ulimit -n 292`"), "{refused}");
     }
 }

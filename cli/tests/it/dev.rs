@@ -60,6 +60,16 @@ fn a_fleet_of_none_is_ready_too() {
 }
 
 #[test]
+fn with_too_few_file_descriptors_it_says_how_many_it_needs() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64 && exec \"$0\" dev --base-port 0", env!("CARGO_BIN_EXE_rollcall")]);
+    let ended = Process::start(command).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+    let told = "this process may open 64 files and connections at once and needs 292: ";
+    assert!(ended.stderr.starts_with(told), "{ended:?}");
+}
+
+#[test]
 fn a_taken_port_is_named_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("bound").port();
