@@ -330,3 +330,69 @@ fn f23_a_half_open_http2_peer_is_noticed_by_its_unanswered_pings() {
         server.has_open(0.0).await;
     });
 }
+
+#[test]
+fn an_http2_peer_that_sends_its_preface_byte_by_byte_is_not_let_go_of() {
+    alone(async {
+        let head = 5 * SOON;
+        let server = start(Limits { head, ..patient() }).await;
+        let mut peer = server.open().await;
+        peer.set_nodelay(true).unwrap();
+        for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
+            peer.write_all(&[*byte]).await.unwrap();
+            peer.flush().await.unwrap();
+            // So that each comes by itself.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // One that never goes on with it is let go of like any slow head.
+        let mut slow = server.sent("PRI * HTT").await;
+        assert_eq!(rest(&mut slow).await, "");
+        assert_eq!(server.cut("slow_head"), 1.0);
+        // The other began before it, and is still there to be pinged.
+        peer.write_all(b"\0\0\x08\x06\0\0\0\0\0pingping").await.unwrap();
+        let pong = async {
+            let mut bytes = Vec::new();
+            while !bytes.windows(8).any(|part| part == b"pingping") {
+                assert_ne!(peer.read_buf(&mut bytes).await.unwrap(), 0, "it was let go of");
+            }
+        };
+        tokio::time::timeout(DEADLINE, pong).await.expect("no answer to a ping");
+        assert_eq!(server.cut("slow_head"), 1.0);
+    });
+}
+
+/// Makes a socket's machine seem gone: the kernel drops all that comes for it, probes and acknowledgements too.
+fn fall_silent(stream: &TcpStream) {
+    // The classic filter program "return 0": keep nothing of any packet.
+    let nothing = socket2::SockFilter::new(0x06, 0, 0, 0);
+    socket2::SockRef::from(stream).attach_filter(&[nothing]).unwrap();
+}
+
+#[test]
+fn f23_a_half_open_http1_peer_is_noticed_by_the_systems_probes() {
+    alone(async {
+        // Whole seconds are the system's grain.
+        let server = start(Limits { keep_alive: Duration::from_secs(1), ..patient() }).await;
+        let (files, tasks) = (descriptors(), alive());
+        let mut idle = server.sent(ASK).await;
+        until(&mut idle, "hello").await;
+        let mut watch = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        until(&mut watch, "tick").await;
+        let mut answered = server.sent(ASK).await;
+        until(&mut answered, "hello").await;
+        server.has_open(3.0).await;
+        fall_silent(&idle);
+        fall_silent(&watch);
+        // Neither of them says that it goes, and only they are let go of.
+        server.has_open(1.0).await;
+        answered.write_all(ASK.as_bytes()).await.unwrap();
+        until(&mut answered, "hello").await;
+        drop(answered);
+        server.has_open(0.0).await;
+        drop((idle, watch));
+        eventually("files and tasks as before", || async {
+            (descriptors() <= files && alive() <= tasks).then_some(())
+        })
+        .await;
+    });
+}

@@ -9,6 +9,10 @@ use tokio::time::Instant;
 
 use super::Limits;
 
+/// What HTTP/2 begins with (RFC 9113, 3.4). It may come in pieces as small as a byte.
+const PREFACE: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PREFACE_BYTES: usize = 24;
+
 /// The state of one connection, shared by its socket, its requests and its watch.
 #[derive(Debug)]
 pub(super) struct Pulse {
@@ -29,7 +33,8 @@ struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    Unknown,
+    /// So many bytes came, all of them as HTTP/2's preface begins.
+    Unknown(usize),
     /// Bytes without a request in flight are a head.
     Http1,
     /// Bytes may be anything: pings, windows, settings. Pings of our own tell whether the peer is there.
@@ -54,7 +59,7 @@ impl Pulse {
             requests: 0,
             resting_since: now,
             head_since: Some(now),
-            protocol: Protocol::Unknown,
+            protocol: Protocol::Unknown(0),
             unread: false,
         };
         Self { state: Mutex::new(state) }
@@ -70,11 +75,19 @@ impl Pulse {
         let mut state = self.state();
         match state.protocol {
             Protocol::Http2 => {}
-            Protocol::Unknown if bytes.starts_with(b"PRI ") => {
-                state.protocol = Protocol::Http2;
-                state.head_since = None;
+            Protocol::Unknown(before) => {
+                let due = PREFACE.get(before..).unwrap_or_default();
+                let came = bytes.len().min(due.len());
+                state.protocol = match (bytes.get(..came) == due.get(..came), before + came) {
+                    (false, _) => Protocol::Http1,
+                    // Whole: until then it is a head like any other, and takes no longer than one.
+                    (true, PREFACE_BYTES) => {
+                        state.head_since = None;
+                        Protocol::Http2
+                    }
+                    (true, so_far) => Protocol::Unknown(so_far),
+                };
             }
-            Protocol::Unknown => state.protocol = Protocol::Http1,
             Protocol::Http1 if state.requests == 0 && state.head_since.is_none() => {
                 state.head_since = Some(Instant::now());
             }
@@ -102,7 +115,7 @@ impl Pulse {
         match state.protocol {
             // A stream is let go of by itself there.
             Protocol::Http2 => false,
-            Protocol::Unknown | Protocol::Http1 => state.unread || state.head_since.is_some(),
+            Protocol::Unknown(_) | Protocol::Http1 => state.unread || state.head_since.is_some(),
         }
     }
 
