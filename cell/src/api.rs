@@ -57,6 +57,12 @@ pub fn http(api: Api) -> axum::Router {
     http::router(Arc::new(api))
 }
 
+/// What both faces say to a request that cannot be read as one.
+#[must_use]
+pub fn unreadable(why: rollcall_runtime::serve::Unreadable) -> axum::http::Response<Vec<u8>> {
+    http::unreadable(why)
+}
+
 /// The gRPC face: Registrar, Discovery, Keeper, health and reflection.
 pub fn grpc(api: Api) -> axum::Router {
     grpc::routes(Arc::new(api))

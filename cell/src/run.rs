@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall_model::{Clock, Region, View};
 use rollcall_runtime::files;
 use rollcall_runtime::meter::Metrics;
-use rollcall_runtime::serve::{Limits, Peers, Serve};
+use rollcall_runtime::serve::{Limits, Peers, Serve, Words};
 use rollcall_runtime::tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -177,8 +177,10 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     };
     let http_at = http.local_addr()?;
     let limits = Limits::of_process();
-    let serve =
-        |listener, name, app, peers| Serve { listener, name, app, limits, peers, stopping: cancel.clone() };
+    let serve = |listener, name, app, peers| {
+        let (words, stopping) = (api::unreadable as Words, cancel.clone());
+        Serve { listener, name, app, limits, peers, words, stopping }
+    };
     tasks.spawn("http", serve(http, "http", api::both(api.clone()), peers.clone()).run());
     tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api), peers).run());
     tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");

@@ -14,7 +14,7 @@ use crate::publisher::Status;
 use crate::views::Views;
 
 pub use discovery::routes as grpc;
-pub use http::routes as http;
+pub use http::{routes as http, unreadable};
 
 /// What both faces know.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rollcall_model::{Clock, Region};
-use rollcall_runtime::serve::{self, Limits, Serve};
+use rollcall_runtime::serve::{self, Limits, Serve, Words};
 use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
@@ -163,8 +163,8 @@ pub async fn run<L: FeedLog>(
     let running = Running { grpc: grpc.local_addr()?, http: http.local_addr()?, views, ready };
     let limits = Limits::of_process();
     let serve = |listener, name, app, peers| {
-        let stopping = tasks.cancelled();
-        Serve { listener, name, app, limits, peers, stopping }.run()
+        let (words, stopping) = (api::unreadable as Words, tasks.cancelled());
+        Serve { listener, name, app, limits, peers, words, stopping }.run()
     };
     tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api.clone()).await, peers.clone()));
     tasks.spawn("http", serve(http, "http", api::http(api), peers));

@@ -6,12 +6,13 @@
 //! any request is idle. When the process stops, nothing new is taken, what is in flight is answered, and what has not
 //! ended by a deadline is cut.
 //!
-//! It never refuses a request that it could read: routes, rights and sizes belong to the application. Each request carries
+//! A request that cannot be read is answered in the application's words. It never refuses one that it could read: routes, rights and sizes belong to the application. Each request carries
 //! its peer's address as axum's `ConnectInfo<SocketAddr>`.
 
 mod body;
 mod connection;
 mod pulse;
+mod unreadable;
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ use tower::ServiceExt as _;
 use crate::meter::{Counter, Gauge, KeyValue, Metrics};
 use connection::Socket;
 use pulse::{Pulse, Verdict};
+pub use unreadable::{Unreadable, Words};
 
 /// Most bytes of a request's head: far more than applications take (see [`oversize`]), so that it is they who refuse one
 /// that is too large, in their own words, and not the protocol's machine, which has none.
@@ -205,6 +207,8 @@ pub struct Serve {
     pub limits: Limits,
     /// Where its peers are counted.
     pub peers: Peers,
+    /// What is said to a request that cannot be read.
+    pub words: Words,
     /// Cancelled when the process stops.
     pub stopping: CancellationToken,
 }
@@ -212,8 +216,8 @@ pub struct Serve {
 impl Serve {
     /// Serves until the process stops and what was in flight has ended, or its deadline has passed.
     pub async fn run(self) {
-        let Self { listener, name, app, limits, peers, stopping } = self;
-        let shared = Arc::new(Shared { name, app, limits, peers, stopping: stopping.clone() });
+        let Self { listener, name, app, limits, peers, words, stopping } = self;
+        let shared = Arc::new(Shared { name, app, limits, peers, words, stopping: stopping.clone() });
         let mut open = JoinSet::new();
         let mut is_full = false;
         loop {
@@ -284,6 +288,7 @@ struct Shared {
     app: Router,
     limits: Limits,
     peers: Peers,
+    words: Words,
     stopping: CancellationToken,
 }
 
@@ -332,7 +337,7 @@ impl Shared {
             .keep_alive_timeout(keep_alive)
             .max_concurrent_streams(streams_max)
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
-        let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse)));
+        let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse), self.words));
         let mut connection = Box::pin(builder.serve_connection(io, service));
         let mut is_ending = false;
         loop {

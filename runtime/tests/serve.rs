@@ -11,8 +11,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
+use axum::http::Response;
 use axum::routing::{get, post};
-use rollcall_runtime::serve::{Limits, Peers, Serve};
+use rollcall_runtime::serve::{Limits, Peers, Serve, Unreadable};
 use rollcall_runtime::{Metrics, Tasks};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +55,14 @@ async fn whole(request: Request) -> Result<String, String> {
     Ok(format!("{} bytes", bytes.len()))
 }
 
+fn words(why: Unreadable) -> Response<Vec<u8>> {
+    Response::builder()
+        .status(413)
+        .header("x-why", "own words")
+        .body(format!("{why:?}").into_bytes())
+        .unwrap()
+}
+
 async fn drip() -> Body {
     let step = |n: u32| async move {
         tokio::time::sleep(SOON).await;
@@ -71,7 +80,7 @@ async fn start(limits: Limits) -> Server {
         .route("/refused", post(|| async { axum::http::StatusCode::IM_A_TEAPOT }))
         .route("/drip", get(drip));
     let peers = Peers::new(&metrics);
-    let serve = Serve { listener, name: "http", app, limits, peers, stopping: tasks.cancelled() };
+    let serve = Serve { listener, name: "http", app, limits, peers, words, stopping: tasks.cancelled() };
     tasks.spawn("http", serve.run());
     Server { at, tasks, metrics }
 }
@@ -232,6 +241,38 @@ fn an_answer_before_the_body_is_not_lost_to_what_still_comes() {
         stream.write_all(&vec![b'x'; 9_000_000]).await.unwrap();
         let answer = rest(&mut stream).await;
         assert!(answer.starts_with("HTTP/1.1 418"), "{answer}");
+    });
+}
+
+#[test]
+fn a_head_that_cannot_be_read_is_answered_in_the_applications_words() {
+    alone(async {
+        let server = start(patient()).await;
+        let large = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "x".repeat(200_000));
+        let many: String = (0..400).map(|n| format!("x{n}: 1\r\n")).collect();
+        for (head, why) in [
+            ("nonsense\r\n\r\n", "Malformed"),
+            ("GET / HTTP/1.1\r\nhost a\r\n\r\n", "Malformed"),
+            ("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n", "Malformed"),
+            ("\u{16}\u{3}\u{1}\u{2}", "Malformed"),
+            (&large, "TooLarge"),
+            (&format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n"), "TooLarge"),
+        ] {
+            let answer = rest(&mut server.sent(head).await).await;
+            let length = why.len();
+            let expected = format!(
+                "HTTP/1.1 413 Payload Too Large\r\nconnection: close\r\ncontent-length: {length}\r\nx-why: own words\r\n\r\n{why}"
+            );
+            assert_eq!(answer, expected, "{}", head.get(..40).unwrap_or(head));
+        }
+        // Behind an answer that waits to be written.
+        let answer = rest(&mut server.sent(&format!("{ASK}{ASK}nonsense\r\n\r\n")).await).await;
+        assert_eq!(
+            (answer.matches("hello").count(), answer.matches("Malformed").count()),
+            (2, 1),
+            "{answer}"
+        );
+        assert!(answer.ends_with("Malformed"), "{answer}");
     });
 }
 

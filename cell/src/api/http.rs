@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{Method, Uri};
+use axum::http::{self, Method, Uri};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rollcall_model::{Code, Invalid};
-use rollcall_runtime::serve::{self, Oversize};
+use rollcall_runtime::serve::{self, Oversize, Unreadable};
 
 use crate::api::Api;
 use crate::api::http::parameters::Parameters;
@@ -74,11 +74,25 @@ async fn judge_head(request: Request, next: Next) -> Answer {
                 format!("path and parameters together are at most {} bytes", serve::ADDRESS_BYTES_MAX);
             Err(Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]))
         }
-        Some(Oversize::Fields) => {
-            let (bytes, many) = (serve::FIELDS_BYTES_MAX, serve::FIELDS_MAX);
-            Err(Refusal::new(Code::TooLarge, format!("headers are at most {many}, and {bytes} bytes in all")))
-        }
+        Some(Oversize::Fields) => Err(Refusal::new(Code::TooLarge, too_many_headers())),
     }
+}
+
+fn too_many_headers() -> String {
+    format!("headers are at most {}, and {} bytes in all", serve::FIELDS_MAX, serve::FIELDS_BYTES_MAX)
+}
+
+/// What is said to a request that cannot be read as one.
+pub(super) fn unreadable(why: Unreadable) -> http::Response<Vec<u8>> {
+    let (code, detail) = match why {
+        Unreadable::Malformed => (
+            Code::InvalidParameter,
+            "the head of the request cannot be read: HTTP/1.1 and HTTP/2 are spoken here, without TLS"
+                .to_owned(),
+        ),
+        Unreadable::TooLarge => (Code::TooLarge, too_many_headers()),
+    };
+    problem::unread(code, &detail)
 }
 
 async fn nothing_here(uri: Uri) -> Refusal {

@@ -54,6 +54,24 @@ async fn a_body_announced_as_too_large_is_refused_before_it_comes() {
 }
 
 #[tokio::test]
+async fn a_packed_body_is_refused_and_an_unpacked_one_is_not() {
+    let cell = Cell::start().await;
+    let body = r#"{"id":"a/b/c","endpoints":[{"url":"http://h:1/"}]}"#;
+    for (coding, status) in [("gzip", 415), ("br, gzip", 415), ("identity", 201), ("", 201)] {
+        let headers =
+            format!("content-encoding: {coding}\r\nconnection: close\r\ncontent-length: {}", body.len());
+        let answer = said(&cell, &[registration(&headers), body.as_bytes().to_vec()].concat()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{coding}: {answer}");
+        assert_eq!(answer.contains("content-encoding says "), status == 415, "{answer}");
+    }
+    // The coding of nothing does not matter, as its kind does not.
+    let renew = "PUT /v1/registrations/a/b/x/lease HTTP/1.1\r\nhost: a\r\nif-match: \"1\"\r\n\
+                 content-encoding: gzip\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let answer = said(&cell, renew.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_large_is_refused_in_our_words() {
     let cell = Cell::start().await;
     let get = |path: &str, headers: &str| {
@@ -66,20 +84,18 @@ async fn a_head_that_is_too_large_is_refused_in_our_words() {
         (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(17_000))), 413, "too_large"),
         (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(60_000))), 413, "too_large"),
         (get("/v1/agents", &many), 413, "too_large"),
+        // These cannot even be read as requests.
+        (b"nonsense\r\n\r\n".to_vec(), 400, "invalid_parameter"),
+        (b"GET / HTTP/1.1\r\nhost a\r\n\r\n".to_vec(), 400, "invalid_parameter"),
+        (registration("content-length: -1"), 400, "invalid_parameter"),
+        (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(200_000))), 413, "too_large"),
+        (get("/v1/agents", &many.repeat(4)), 413, "too_large"),
     ] {
         let answer = said(&cell, &request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(answer.contains("content-type: application/problem+json"), "{answer}");
         assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
-    }
-    // What cannot even be read as a request is answered by the protocol's own machine, without a body.
-    for (request, status) in [
-        (b"nonsense\r\n\r\n".to_vec(), 400),
-        (b"GET / HTTP/1.1\r\nhost a\r\n\r\n".to_vec(), 400),
-        (get("/v1/agents", &format!("x: {}\r\n", "x".repeat(200_000))), 431),
-    ] {
-        let answer = said(&cell, &request).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
     }
     assert!(said(&cell, &get("/livez", "")).await.starts_with("HTTP/1.1 200 "));
 }

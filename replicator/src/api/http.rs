@@ -8,14 +8,14 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, Request, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use rollcall_model::problem::{MEDIA_TYPE, Problem};
 use rollcall_model::{Code, Instant, Position, Timestamp, View};
-use rollcall_runtime::serve::{self, Oversize};
+use rollcall_runtime::serve::{self, Oversize, Unreadable};
 use rollcall_runtime::{build_info, meter};
 use serde::Serialize;
 
@@ -42,15 +42,35 @@ pub fn routes(api: Api) -> Router {
 
 /// A refusal as every face of Rollcall says it.
 fn problem(code: Code, detail: &str) -> Response {
-    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], Problem::new(code, detail).json()).into_response()
+    refused(code, detail).map(axum::body::Body::from)
 }
+
+fn refused(code: Code, detail: &str) -> axum::http::Response<Vec<u8>> {
+    let mut response = axum::http::Response::new(Problem::new(code, detail).json());
+    *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+}
+
+/// What is said to a request that cannot be read as one.
+#[must_use]
+pub fn unreadable(why: Unreadable) -> axum::http::Response<Vec<u8>> {
+    match why {
+        Unreadable::Malformed => refused(
+            Code::InvalidParameter,
+            "the head of the request cannot be read: HTTP/1.1 and HTTP/2 are spoken here, without TLS",
+        ),
+        Unreadable::TooLarge => refused(Code::TooLarge, TOO_MANY_HEADERS),
+    }
+}
+
+const TOO_MANY_HEADERS: &str = "there are too many headers, or they are too long";
 
 async fn judge_head(request: Request, next: Next) -> Response {
     match serve::oversize(&request) {
         None => next.run(request).await,
         Some(Oversize::Address) => problem(Code::InvalidParameter, "path and parameters are too long"),
-        Some(Oversize::Fields) => problem(Code::TooLarge, "there are too many headers, or they are too long"),
+        Some(Oversize::Fields) => problem(Code::TooLarge, TOO_MANY_HEADERS),
     }
 }
 

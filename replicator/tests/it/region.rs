@@ -68,7 +68,8 @@ impl Cell {
         let app = api::grpc(api).await;
         let (peers, stopping) = (serve::Peers::new(&Metrics::new()), tasks.cancelled());
         let limits = serve::Limits::default();
-        let face = serve::Serve { listener, name: "cell", app, limits, peers, stopping };
+        let face =
+            serve::Serve { listener, name: "cell", app, limits, peers, words: api::unreadable, stopping };
         tasks.spawn("cell", face.run());
         let born = Arc::new(Mutex::new(BTreeMap::new()));
         let (beating, sender, stopping) = (Arc::clone(&origin), shown.clone(), tasks.cancelled());

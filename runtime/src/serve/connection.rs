@@ -3,6 +3,8 @@
 //! A peer that is answered before it has sent everything (its body is too large, say) goes on sending. Closed at once,
 //! the kernel would answer those bytes with a reset, and many a peer would lose the answer that lies unread before it.
 //! So the socket says that nothing more comes, and reads and throws away for a moment what still does.
+//!
+//! And it is where the protocol's machine is given words ([`unreadable`](super::unreadable)).
 
 use std::future::Future as _;
 use std::io;
@@ -16,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::pulse::Pulse;
+use super::unreadable::{self, Words};
 
 /// How long what comes after the last answer is read and thrown away.
 const LINGER: Duration = Duration::from_secs(5);
@@ -27,11 +30,27 @@ pub(super) struct Socket {
     pulse: Arc<Pulse>,
     /// Set once the writing side is closed and the peer may still be sending.
     lingering: Option<Pin<Box<Sleep>>>,
+    words: Words,
+    /// The application's answer that goes out in the machine's place, and how much of it has.
+    instead: Option<(Vec<u8>, usize)>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse, lingering: None }
+    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, words: Words) -> Self {
+        Self { stream, pulse, lingering: None, words, instead: None }
+    }
+
+    /// Writes what was said in the place of so many bytes. Until it is through, the same bytes are offered again.
+    fn poll_instead(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<io::Result<usize>> {
+        while let Some((words, sent)) = &mut self.instead {
+            match words.get(*sent..) {
+                Some(rest) if !rest.is_empty() => {
+                    *sent += ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+                }
+                Some(_) | None => self.instead = None,
+            }
+        }
+        Poll::Ready(Ok(bytes))
     }
 }
 
@@ -54,7 +73,20 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        if self.instead.is_some() {
+            return self.poll_instead(cx, bytes.len());
+        }
+        match unreadable::own_answer(bytes) {
+            None => Pin::new(&mut self.stream).poll_write(cx, bytes),
+            Some((0, why)) => {
+                self.instead = Some((unreadable::written((self.words)(why)), 0));
+                self.poll_instead(cx, bytes.len())
+            }
+            // What stands before it goes out as it is; then it is the first.
+            Some((begins, _)) => {
+                Pin::new(&mut self.stream).poll_write(cx, bytes.get(..begins).unwrap_or_default())
+            }
+        }
     }
 
     fn poll_write_vectored(
@@ -62,7 +94,17 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        // The machine's own answer is always the last, and in one piece.
+        let last = parts.iter().rposition(|part| !part.is_empty()).unwrap_or_default();
+        match (parts.get(last), parts.get(..last)) {
+            (Some(part), Some(before)) if unreadable::own_answer(part).is_some() => {
+                if before.iter().all(|part| part.is_empty()) {
+                    return self.poll_write(cx, part);
+                }
+                Pin::new(&mut self.stream).poll_write_vectored(cx, before)
+            }
+            _ => Pin::new(&mut self.stream).poll_write_vectored(cx, parts),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

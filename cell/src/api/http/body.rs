@@ -1,8 +1,9 @@
 //! Request bodies: of the right kind, within their bound, whole.
 
+use axum::body::HttpBody as _;
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use futures_util::StreamExt as _;
 use rollcall_model::{Code, Invalid, limits};
 
@@ -16,7 +17,7 @@ pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Reads a body of one of these kinds. One without a kind may be empty; JSON's reader says what is missing then.
 ///
 /// # Errors
-/// Another kind, over 256 KiB, or cut off.
+/// Another kind, in a coding, over 256 KiB, or cut off.
 pub(super) async fn read(request: Request, kinds: &[&str]) -> Result<Vec<u8>, Refusal> {
     let kind = kind(request.headers());
     if kind.as_deref().is_some_and(|kind| !kinds.contains(&kind)) {
@@ -30,6 +31,9 @@ pub(super) async fn read(request: Request, kinds: &[&str]) -> Result<Vec<u8>, Re
 /// # Errors
 /// As [`read`].
 pub(super) async fn read_if_any(request: Request, kinds: &[&str]) -> Result<Vec<u8>, Refusal> {
+    if !request.body().is_end_stream() {
+        unpacked(request.headers())?;
+    }
     let kind = kind(request.headers());
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -56,6 +60,21 @@ pub(super) async fn read_if_any(request: Request, kinds: &[&str]) -> Result<Vec<
         return Err(foreign(kind.as_deref(), kinds));
     }
     Ok(body)
+}
+
+/// Refuses a body in a coding, which would be read as the nonsense that it looks like.
+fn unpacked(headers: &HeaderMap) -> Result<(), Refusal> {
+    let codings: Vec<_> = headers.get_all(CONTENT_ENCODING).iter().map(|coding| coding.to_str()).collect();
+    let is_plain = |coding: &str| coding.is_empty() || coding.eq_ignore_ascii_case("identity");
+    match codings.into_iter().find(|coding| !coding.as_ref().is_ok_and(|coding| is_plain(coding.trim()))) {
+        None => Ok(()),
+        Some(coding) => {
+            let named = coding.unwrap_or("what is no text");
+            let detail =
+                format!("content-encoding says {named}: send the body as it is, it is at most 256 KiB");
+            Err(Refusal::new(Code::UnsupportedMediaType, detail))
+        }
+    }
 }
 
 fn too_large() -> Refusal {

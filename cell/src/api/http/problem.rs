@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use rollcall_model::Code;
 use rollcall_model::problem::{MEDIA_TYPE, Problem, Winner};
 
 use crate::random;
@@ -16,6 +17,18 @@ pub(super) fn winner(current: &Current) -> Winner<'_> {
     Winner::new(current.epoch, &current.endpoint)
 }
 
+/// A refusal of what never became a request, for whoever writes it to the connection.
+pub(super) fn unread(code: Code, detail: &str) -> axum::http::Response<Vec<u8>> {
+    let mut response = axum::http::Response::new(Problem::new(code, detail).json());
+    *response.status_mut() = status(code);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+}
+
+fn status(code: Code) -> StatusCode {
+    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let code = self.code;
@@ -23,8 +36,7 @@ impl IntoResponse for Refusal {
             .with_findings(&self.findings)
             .with_winner(self.current.as_ref().map(winner));
         let mut response = Response::new(Body::from(problem.json()));
-        *response.status_mut() =
-            StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = status(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if code.is_retryable() {
@@ -45,7 +57,7 @@ fn retry_seconds(wait: Duration, chance: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rollcall_model::{Code, Epoch, Invalid};
+    use rollcall_model::{Epoch, Invalid};
     use serde_json::{Value, json};
 
     async fn parts(refusal: Refusal) -> (StatusCode, Option<String>, Value) {
