@@ -5,7 +5,7 @@
 //! all others; within these by id. Starting, draining, offline and full ones are no candidates. Whom the caller has
 //! ejected is left out as long as anybody is left at all. An answer of nothing says whether it can be trusted.
 //!
-//! Never here: the choice among candidates, which is a route's; a copy of anything, so that whoever takes the first
+//! Never here: the choice among candidates, which is a [route](crate::route)'s; a copy of anything, so that whoever takes the first
 //! candidate pays for one.
 
 use std::borrow::Borrow;
@@ -290,7 +290,7 @@ enum Place<'a> {
 }
 
 /// The order among those that may be called, better ones first; `None` for those that may not.
-fn rank(registration: &Registration) -> Option<u8> {
+pub(crate) fn rank(registration: &Registration) -> Option<u8> {
     let owned = &registration.owned;
     let rank = match owned.lifecycle {
         Lifecycle::Healthy => 0,

@@ -26,6 +26,7 @@ mod overdue;
 mod position;
 mod query;
 mod resolve;
+mod route;
 mod state;
 mod view;
 mod view_cases;
