@@ -4,9 +4,12 @@
 ARGS ?=
 # Where cargo puts the binary, as cargo itself decides it.
 ROLLCALL := $(or $(CARGO_TARGET_DIR),target)/debug/rollcall
+# Played by `make game-day`; with a seed it is played as it was.
+SCENARIO ?=
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test regions regions-down chaos bench
+.PHONY: help dev test regions regions-down chaos game-day bench
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +34,11 @@ chaos: ## a fault run under traffic, judged by what a tap saw: ARGS='NAME [SEED]
 	@infra/install.sh test
 	cargo build -p rollcall
 	cargo run -p rollcall-chaos -- $(or $(ARGS),kill-each)
+
+game-day: ## a failure on purpose, on real processes in networks of their own, with a report: SCENARIO=zone-partition
+	@infra/install.sh game-day
+	cargo build -p rollcall -p rollcall-chaos
+	@exec $(dir $(ROLLCALL))rollcall-chaos game-day $(SCENARIO) $(SEED)
 
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
 	@infra/install.sh bench

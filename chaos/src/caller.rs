@@ -20,6 +20,7 @@ pub struct Caller {
     client: u32,
     cells: Arc<[Http]>,
     history: History,
+    zone: String,
 }
 
 impl Caller {
@@ -33,7 +34,13 @@ impl Caller {
     #[must_use]
     pub fn patient(client: u32, urls: &[String], history: History, patience: Duration) -> Self {
         let cells = urls.iter().map(|url| Http::patient(url.clone(), patience)).collect();
-        Self { client, cells, history }
+        Self { client, cells, history, zone: "a".to_owned() }
+    }
+
+    /// The same, with instances in this zone.
+    #[must_use]
+    pub fn in_zone(self, zone: &str) -> Self {
+        Self { zone: zone.to_owned(), ..self }
     }
 
     /// How many processes it knows.
@@ -57,6 +64,7 @@ impl Caller {
             Act::Register { tag, lease } => {
                 let mut body = agent(id, "chaos:act:v1");
                 body["lease_seconds"] = json!(lease.as_secs());
+                body["zone"] = json!(self.zone);
                 body["metadata"] = json!({ "tag": tag });
                 http.send("POST", "/v1/registrations", &[], Some(&body.to_string())).await
             }

@@ -7,8 +7,10 @@
 pub mod caller;
 pub mod check;
 pub mod crowd;
+pub mod digests;
 pub mod fleet;
 pub mod game;
+pub mod game_day;
 pub mod history;
 pub mod kill_each;
 pub mod ledger;

@@ -3,28 +3,38 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{fleet, kill_each, scenarios};
+use rollcall_chaos::{fleet, game_day, kill_each, scenarios};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
-    if name == fleet::VERB {
-        let arguments: Vec<String> = arguments.collect();
-        return match fleet::run(&arguments).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(words) => {
-                eprintln!("{words}");
-                ExitCode::from(2)
-            }
-        };
+    let rest: Vec<String> = arguments.collect();
+    match name.as_str() {
+        fleet::VERB => return ended(fleet::run(&rest).await),
+        game_day::zone::VERB => return ended(game_day::zone::run().await),
+        game_day::VERB => return game_day::begin(&rest, |line| eprintln!("{line}")).await,
+        game_day::sealed::WITHIN => {
+            return game_day::within(&rest, |line| eprintln!("{line}"), |text| print!("{text}")).await;
+        }
+        _ => {}
     }
-    let seed = arguments.next().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u32>);
+    let seed = rest.first().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u32>);
     let seed = u64::from(seed);
     tokio::select! {
         code = run(&name, seed) => code,
         // Returning drops what runs, and with it every process that was started.
         _ = tokio::signal::ctrl_c() => ExitCode::from(130),
+    }
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            eprintln!("{words}");
+            ExitCode::from(2)
+        }
     }
 }
 

@@ -13,6 +13,15 @@ impl Timeline {
         Self(Instant::now())
     }
 
+    /// A clock that shows this now: for another process of the same run, which is told the time.
+    ///
+    /// It is late by as long as the telling took, so that what it stamps seems to be earlier than it was, never later.
+    #[must_use]
+    pub fn at(now: Duration) -> Self {
+        let here = Instant::now();
+        Self(here.checked_sub(now).unwrap_or(here))
+    }
+
     /// Time since the beginning.
     #[must_use]
     pub fn now(&self) -> Duration {

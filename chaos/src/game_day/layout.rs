@@ -1,0 +1,242 @@
+//! Where everything of a game day is: addresses, ports, command lines, settings. Pure.
+//!
+//! Promises that nothing outside is named: addresses are of the sealed network, files are under the run's folder.
+//! Never here: a process or a file.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use super::scenario::{Scenario, Zone};
+
+/// Prefix of every interface and namespace.
+pub const PREFIX: &str = "rollcall-";
+/// The network of the sealed world; nothing outside of it is reachable from there, so it cannot clash.
+const NETWORK: [u8; 3] = [10, 79, 0];
+/// The observer's own address, on the bridge.
+pub const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 254);
+const STORE_PORT: u16 = 2379;
+/// From one member's ports to the next one's in the same zone.
+const STORE_STEP: u16 = 10;
+const CELL_PORT: u16 = 7400;
+/// The first agent's port.
+pub const AGENT_PORT: u16 = 10_000;
+
+/// A zone's place in the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The zone.
+    pub zone: String,
+    /// Its region.
+    pub region: String,
+    /// The address of everything in it.
+    pub address: Ipv4Addr,
+    /// Its namespace, and its interface on the bridge.
+    pub namespace: String,
+}
+
+/// What a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A member of etcd.
+    Store,
+    /// A process of the cell.
+    Cell,
+}
+
+/// A program to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name in reports: `store-a1`, `cell-b`.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The region.
+    pub region: String,
+    /// The zone.
+    pub zone: String,
+    /// The binary.
+    pub binary: PathBuf,
+    /// What it is given.
+    pub arguments: Vec<String>,
+    /// Its settings, to be written before it starts.
+    pub settings: Option<(PathBuf, String)>,
+    /// Where it answers: the client URL of a member, the HTTP URL of a cell.
+    pub url: String,
+}
+
+/// Where the binaries are.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    /// etcd.
+    pub etcd: PathBuf,
+    /// rollcall.
+    pub rollcall: PathBuf,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The zones, in the scenario's order.
+    pub places: Vec<Place>,
+    /// The programs, in the order they are started.
+    pub programs: Vec<Program>,
+}
+
+impl Layout {
+    /// Lays a scenario out under a folder.
+    #[must_use]
+    pub fn of(scenario: &Scenario, folder: &Path, binaries: &Binaries) -> Self {
+        let places: Vec<Place> = (1..).zip(&scenario.zones).map(|(n, zone)| place(n, zone)).collect();
+        let mut programs = Vec::new();
+        for region in scenario.regions() {
+            let members = members(scenario, &places, region);
+            for member in &members {
+                programs.push(member.program(&members, folder, &binaries.etcd));
+            }
+            let stores: Vec<String> = members.iter().map(|member| member.url(0)).collect();
+            for (zone, place) in scenario.zones.iter().zip(&places) {
+                if zone.region == region && zone.cell {
+                    programs.push(cell(scenario, place, &stores, folder, &binaries.rollcall));
+                }
+            }
+        }
+        programs.sort_by_key(|program| program.kind);
+        Self { places, programs }
+    }
+
+    /// The place of a zone.
+    #[must_use]
+    pub fn place(&self, zone: &str) -> Option<&Place> {
+        self.places.iter().find(|place| place.zone == zone)
+    }
+
+    /// The programs of one kind, of one region.
+    pub fn of_kind(&self, kind: Kind, region: &str) -> impl Iterator<Item = &Program> {
+        self.programs.iter().filter(move |program| program.kind == kind && program.region == region)
+    }
+
+    /// The cell's processes of a zone's region as its clients name them: the own zone's first.
+    #[must_use]
+    pub fn cells_from(&self, place: &Place) -> Vec<String> {
+        let mut cells: Vec<&Program> = self.of_kind(Kind::Cell, &place.region).collect();
+        cells.sort_by_key(|cell| cell.zone != place.zone);
+        cells.into_iter().map(|cell| cell.url.clone()).collect()
+    }
+
+    /// Pairs of interfaces that these zones' cut goes through, in both directions.
+    #[must_use]
+    pub fn cut(&self, zones: &[String]) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for inside in self.places.iter().filter(|place| zones.contains(&place.zone)) {
+            for outside in self.places.iter().filter(|place| !zones.contains(&place.zone)) {
+                pairs.push((inside.namespace.clone(), outside.namespace.clone()));
+                pairs.push((outside.namespace.clone(), inside.namespace.clone()));
+            }
+        }
+        pairs
+    }
+}
+
+fn place(n: u8, zone: &Zone) -> Place {
+    let [a, b, c] = NETWORK;
+    Place {
+        zone: zone.name.clone(),
+        region: zone.region.clone(),
+        address: Ipv4Addr::new(a, b, c, n),
+        namespace: format!("{PREFIX}{}", zone.name),
+    }
+}
+
+struct Member<'a> {
+    place: &'a Place,
+    n: u16,
+}
+
+impl Member<'_> {
+    fn name(&self) -> String {
+        format!("store-{}{}", self.place.zone, self.n + 1)
+    }
+
+    fn url(&self, beside: u16) -> String {
+        format!("http://{}:{}", self.place.address, STORE_PORT + STORE_STEP * self.n + beside)
+    }
+
+    fn program(&self, members: &[Self], folder: &Path, binary: &Path) -> Program {
+        let name = self.name();
+        let all: Vec<_> =
+            members.iter().map(|member| format!("{}={}", member.name(), member.url(1))).collect();
+        let arguments = [
+            ("--name", name.clone()),
+            ("--log-level", "warn".to_owned()),
+            ("--data-dir", folder.join(&name).display().to_string()),
+            ("--listen-client-urls", self.url(0)),
+            ("--advertise-client-urls", self.url(0)),
+            ("--listen-peer-urls", self.url(1)),
+            ("--initial-advertise-peer-urls", self.url(1)),
+            ("--initial-cluster", all.join(",")),
+        ];
+        Program {
+            kind: Kind::Store,
+            region: self.place.region.clone(),
+            zone: self.place.zone.clone(),
+            binary: binary.to_owned(),
+            arguments: arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect(),
+            settings: None,
+            url: self.url(0),
+            name,
+        }
+    }
+}
+
+fn members<'a>(scenario: &Scenario, places: &'a [Place], region: &str) -> Vec<Member<'a>> {
+    let zones = scenario.zones.iter().zip(places).filter(|(zone, _)| zone.region == region);
+    zones.flat_map(|(zone, place)| (0..zone.stores).map(move |n| Member { place, n })).collect()
+}
+
+fn cell(scenario: &Scenario, place: &Place, stores: &[String], folder: &Path, binary: &Path) -> Program {
+    let name = format!("cell-{}", place.zone);
+    let (http, grpc) = (CELL_PORT, CELL_PORT + 1);
+    let (address, data) = (place.address, folder.join(&name).display().to_string());
+    let mut text = format!("region = {:?}\nzone = {:?}\ndata_dir = {data:?}\n\n", place.region, place.zone);
+    let _ = writeln!(text, "[listen]\nhttp = \"{address}:{http}\"\ngrpc = \"{address}:{grpc}\"\n");
+    let _ = writeln!(text, "[store]\nkind = \"etcd\"\nendpoints = {stores:?}\n");
+    let _ = writeln!(
+        text,
+        "[guard]\nfraction = {:?}\nfloor = {}\n",
+        scenario.guard.fraction, scenario.guard.floor
+    );
+    // Every agent of a zone has one address; and nobody else is in the sealed network.
+    let _ = writeln!(text, "[admission]\naddress_share = \"whole\"\n\n[auth]\nmode = \"none\"");
+    let file = folder.join(format!("{name}.toml"));
+    Program {
+        kind: Kind::Cell,
+        region: place.region.clone(),
+        zone: place.zone.clone(),
+        binary: binary.to_owned(),
+        arguments: vec!["cell".to_owned(), "--config".to_owned(), file.display().to_string()],
+        settings: Some((file, text)),
+        url: format!("http://{address}:{http}"),
+        name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_goes_through_every_way_out_of_a_zone_and_no_other() {
+        let scenario = crate::game_day::read("zone-partition").unwrap();
+        let binaries = Binaries { etcd: "etcd".into(), rollcall: "rollcall".into() };
+        let layout = Layout::of(&scenario, Path::new("/x"), &binaries);
+        let pair = |from: &str, to: &str| (format!("{PREFIX}{from}"), format!("{PREFIX}{to}"));
+        let mut cut = layout.cut(&["c".to_owned()]);
+        cut.sort();
+        assert_eq!(cut, [pair("a", "c"), pair("b", "c"), pair("c", "a"), pair("c", "b")]);
+        let of = |kind| layout.of_kind(kind, "us-east").count();
+        assert_eq!((of(Kind::Store), of(Kind::Cell)), (5, 3));
+        let from_c = layout.cells_from(layout.place("c").unwrap());
+        assert_eq!(from_c[0], "http://10.79.0.3:7400", "a client asks its own zone first");
+    }
+}

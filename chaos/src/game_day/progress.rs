@@ -1,0 +1,92 @@
+//! How a run is doing while it runs: one line for people, and whether everything is as before. Pure.
+
+use std::time::Duration;
+
+use super::record::{Record, Sight, Tick};
+use super::scenario::Scenario;
+
+/// A state is current below this age; the product's own line.
+const CURRENT: Duration = Duration::from_secs(3);
+
+/// One line: each zone's calls and failures in the last second, who is settled, the guard, and the oldest copy.
+#[must_use]
+pub fn line(record: &Record, scenario: &Scenario) -> String {
+    let mut parts = Vec::new();
+    for zone in &scenario.zones {
+        if let Some(tick) = last_tick(record, &zone.name) {
+            let (name, all) = (&zone.name, zone.instances);
+            let Tick { calls, calls_failed, settled, .. } = tick;
+            parts.push(format!("{name}: {calls} calls, {calls_failed} failed, {settled}/{all} settled"));
+        }
+    }
+    for region in scenario.regions() {
+        if let Some(guard) = record.guards.iter().rfind(|guard| guard.region == region) {
+            let state = if guard.holding.is_empty() { "calm" } else { "holding" };
+            parts.push(format!("guard of {region} {state}, {} suspects", guard.suspects));
+        }
+    }
+    let oldest = holders(record, scenario).into_iter().max_by_key(|sight| sight.age_ms);
+    if let Some(oldest) = oldest.filter(|sight| u128::from(sight.age_ms) >= CURRENT.as_millis()) {
+        let (holder, region) = (&oldest.holder, &oldest.region);
+        parts.push(format!("{holder}'s copy of {region} is {} s old", oldest.age_ms / 1_000));
+    }
+    parts.join("; ")
+}
+
+/// What is not as before, looking at what was seen since then; none when everything is.
+#[must_use]
+pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<String> {
+    for zone in &scenario.zones {
+        let tick = last_tick(record, &zone.name).filter(|tick| tick.at > since);
+        let settled = tick.map_or(0, |tick| tick.settled);
+        if settled < u64::from(zone.instances) {
+            return Some(format!("{settled} of {} agents of zone {} are settled", zone.instances, zone.name));
+        }
+        if tick.is_some_and(|tick| tick.calls_failed > 0) {
+            return Some(format!("calls of zone {} fail", zone.name));
+        }
+    }
+    for region in scenario.regions() {
+        let guard = record.guards.iter().rfind(|guard| guard.region == region && guard.at > since);
+        if guard.is_none_or(|guard| !guard.holding.is_empty()) {
+            return Some(format!("the guard of {region} is not calm"));
+        }
+    }
+    let sights = holders(record, scenario);
+    for zone in scenario.zones.iter().filter(|zone| zone.cell) {
+        for region in scenario.regions() {
+            let sight =
+                sights.iter().find(|sight| sight.cell && sight.zone == zone.name && sight.region == region);
+            let current = sight.is_some_and(|sight| {
+                sight.at > since
+                    && u128::from(sight.age_ms) < CURRENT.as_millis()
+                    && sight.count >= scenario.instances_of(region) as u64
+            });
+            if !current {
+                return Some(format!(
+                    "the cell of zone {} does not hold all of {region} currently",
+                    zone.name
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn last_tick<'a>(record: &'a Record, zone: &str) -> Option<&'a Tick> {
+    record.ticks.iter().rfind(|tick| tick.zone == zone)
+}
+
+/// The last sight of each holder and region.
+fn holders<'a>(record: &'a Record, scenario: &Scenario) -> Vec<&'a Sight> {
+    let mut last: Vec<&Sight> = Vec::new();
+    let holders: u32 = scenario.zones.iter().map(|zone| zone.callers + u32::from(zone.cell)).sum();
+    // All of them speak at least once in a few seconds; there is no need to go further back.
+    let most = holders as usize * scenario.regions().len() * 8;
+    for sight in record.sights.iter().rev().take(most) {
+        if !last.iter().any(|seen| seen.holder == sight.holder && seen.region == sight.region) {
+            last.push(sight);
+        }
+    }
+    last
+}

@@ -1,0 +1,134 @@
+//! Copies of a region's state: true, never going back, kept while cut off, and not reloaded without need.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::check::Verdict;
+use crate::digests::Digests;
+use crate::game_day::record::{Fault, Record, Sight};
+
+/// A holder that was cut off says an age that is behind the cut by this much at most: it heard the last beat a little
+/// before it, and is asked a little before its end.
+const AGE_SLACK: Duration = Duration::from_secs(4);
+/// Words that are on their way when a cut begins.
+const ON_THEIR_WAY: Duration = Duration::from_secs(2);
+
+/// I18, I30: what each holder says it holds, at every moment it was asked, is the origin's state at that revision.
+pub(super) fn hashes(digests: &Digests, sights: &[&Sight]) -> Verdict {
+    let mut verdict = Verdict { ids: "I18 I30", ..Verdict::default() };
+    for sight in sights {
+        let Some((ordinal, revision)) = sight.position else { continue };
+        let origin = digests.at(ordinal, revision);
+        verdict.judge(origin == Some((sight.count, &sight.digest)), || {
+            format!(
+                "I30: at {:.1} s {} holds {} of {} with digest {} at revision {ordinal}.{revision}; the origin had {origin:?}",
+                sight.at.as_secs_f64(),
+                sight.holder,
+                sight.count,
+                sight.region,
+                sight.digest
+            )
+        });
+    }
+    verdict
+}
+
+/// I17, I31: no holder's position ever goes back.
+pub(super) fn never_back(sights: &[&Sight]) -> Verdict {
+    let mut verdict = Verdict { ids: "I17 I31", ..Verdict::default() };
+    let mut last: BTreeMap<&str, (u16, u64)> = BTreeMap::new();
+    for sight in sights {
+        let Some(position) = sight.position else { continue };
+        let before = last.insert(&sight.holder, position).unwrap_or_default();
+        verdict.judge(before <= position, || {
+            format!(
+                "I17: at {:.1} s {} went from {before:?} to {position:?}",
+                sight.at.as_secs_f64(),
+                sight.holder
+            )
+        });
+    }
+    verdict
+}
+
+/// How often copies were replaced by whole snapshots after their first load, by holder and region.
+#[must_use]
+pub fn replaced(record: &Record) -> Vec<(String, String, Duration)> {
+    let mut marks: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut replaced = Vec::new();
+    for sight in record.sights.iter().filter(|sight| sight.position.is_some()) {
+        let before = marks.insert((&sight.holder, &sight.region), &sight.resync);
+        if before.is_some_and(|before| before != sight.resync) {
+            replaced.push((sight.holder.clone(), sight.region.clone(), sight.at));
+        }
+    }
+    replaced
+}
+
+pub(super) fn resyncs(record: &Record, most: usize) -> (Verdict, String) {
+    let replaced = replaced(record);
+    let mut verdict = Verdict { checked: record.sights.len().min(1), ..Verdict::default() };
+    if replaced.len() > most {
+        let lines = replaced.iter().map(|(holder, region, at)| {
+            format!("{holder} took a whole snapshot of {region} before {:.1} s", at.as_secs_f64())
+        });
+        verdict.broken.extend(lines);
+    }
+    (verdict, format!("{} copies were replaced by whole snapshots; {most} at most", replaced.len()))
+}
+
+/// While a zone is cut off its holders lose nothing of what they knew, and say how old it is.
+pub(super) fn last_copy(record: &Record, zones: &[String]) -> (Verdict, String) {
+    let mut verdict = Verdict::default();
+    let mut oldest = 0;
+    let shut = |fault: &&Fault| fault.zones.iter().any(|zone| zones.contains(zone));
+    for fault in record.faults.iter().filter(shut) {
+        let until = fault.until.unwrap_or(record.ended);
+        let mut before: BTreeMap<(&str, &str), &Sight> = BTreeMap::new();
+        for sight in record.sights.iter().filter(|sight| zones.contains(&sight.zone)) {
+            let key = (sight.holder.as_str(), sight.region.as_str());
+            if sight.at < fault.at + ON_THEIR_WAY {
+                before.insert(key, sight);
+            } else if sight.at < until {
+                let knew = before.get(&key);
+                verdict.judge(
+                    knew.is_some_and(|knew| knew.count == sight.count && knew.digest == sight.digest),
+                    || {
+                        format!(
+                            "at {:.1} s {} holds {} of {}, and held {:?} when it was cut off",
+                            sight.at.as_secs_f64(),
+                            sight.holder,
+                            sight.count,
+                            sight.region,
+                            knew.map(|knew| knew.count)
+                        )
+                    },
+                );
+                let age = Duration::from_millis(sight.age_ms);
+                let least = (sight.at - fault.at).saturating_sub(AGE_SLACK);
+                verdict.judge(age >= least, || {
+                    format!(
+                        "at {:.1} s {} says {age:?}, and was cut off {least:?} ago",
+                        sight.at.as_secs_f64(),
+                        sight.holder
+                    )
+                });
+                oldest = oldest.max(sight.age_ms);
+            }
+        }
+    }
+    let zones = zones.join(", ");
+    (
+        verdict,
+        format!(
+            "holders of zone {zones} kept what they knew and said an age of up to {:.1} s",
+            seconds(oldest)
+        ),
+    )
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn seconds(ms: u64) -> f64 {
+    // Ages of a run are far below 2^53 ms.
+    ms as f64 / 1_000.0
+}

@@ -1,0 +1,179 @@
+//! Every demand is seen to fail: a violation is planted into a record that holds, and its promise breaks.
+
+use std::time::Duration;
+
+use super::*;
+use crate::game_day::record::{Failed, Fault, Granted, GuardSight, Tick, Told};
+use crate::history::{Act, Outcome};
+use crate::origin::{Ending, Moment, Standing};
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn zones(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn sight(holder: &str, at: u64, count: u64, age: u64) -> Sight {
+    Sight {
+        holder: holder.to_owned(),
+        cell: true,
+        zone: "c".to_owned(),
+        region: "us".to_owned(),
+        at: s(at),
+        position: Some((1, 9)),
+        count,
+        digest: count.to_string(),
+        age_ms: age * 1_000,
+        resync: "0".to_owned(),
+    }
+}
+
+fn guard(at: u64, holding: bool) -> GuardSight {
+    let holding_cohorts = if holding { vec!["zone:c".to_owned()] } else { Vec::new() };
+    GuardSight { region: "us".to_owned(), at: s(at), holding: holding_cohorts, suspects: 0, alerted: holding }
+}
+
+fn write(zone: &str, at: u64, outcome: Outcome) -> Op {
+    Op {
+        client: 0,
+        cell: 0,
+        id: format!("writer/{zone}-1/{at}"),
+        act: Act::Renew(1),
+        invoked: s(at),
+        returned: Some(s(at)),
+        outcome,
+    }
+}
+
+fn failed(caller: &str, at: u64) -> Failed {
+    Failed {
+        caller: caller.to_owned(),
+        zone: "a".to_owned(),
+        target: "fleet/x/c-1".to_owned(),
+        target_zone: "c".to_owned(),
+        sent: s(at),
+        at: s(at + 1),
+        why: "no answer".to_owned(),
+    }
+}
+
+/// Zone c is cut off from 20 to 80 s; everything holds.
+fn sound() -> Record {
+    let fault = Fault {
+        what: "zone c is cut off".to_owned(),
+        zones: zones(&["c"]),
+        at: s(20),
+        until: Some(s(80)),
+        landed: true,
+    };
+    let mut record = Record { ended: s(100), last_step: s(80), recovered: Some(s(90)), ..Record::default() };
+    record.faults.push(fault);
+    record.granted = vec![Granted { id: "fleet/x/c-1".to_owned(), zone: "c".to_owned(), epoch: 5, at: s(1) }];
+    for at in 1..100 {
+        let age = if (20..80).contains(&at) { at - 19 } else { 0 };
+        record.sights.push(sight("cell-c", at, 7, age));
+        record.guards.push(guard(at, (30..85).contains(&at)));
+        record.ops.push(write("a", at, Outcome::Done));
+        let cut = (22..80).contains(&at);
+        record.ops.push(write("c", at, if cut { Outcome::Unknown("x".into()) } else { Outcome::Done }));
+        record.ticks.push(Tick { zone: "a".to_owned(), at: s(at), resolves: 9, calls: 9, ..Tick::default() });
+    }
+    record.failed.push(failed("caller-a1", 25));
+    record
+}
+
+fn all_demands() -> Vec<Demand> {
+    let (a, c) = (|| zones(&["a"]), || zones(&["c"]));
+    vec![
+        Demand::HealthyRemovals { least: 0, most: 0 },
+        Demand::Reregistrations { least: 0, most: 0 },
+        Demand::GuardHolds { within_s: 15 },
+        Demand::WritesGoOn { zones: a(), gap_s: 5 },
+        Demand::WritesStop { zones: c() },
+        Demand::ResolvesGoOn { zones: a() },
+        Demand::LastCopy { zones: c() },
+        Demand::CallsGoOn { zones: a(), failures_most: 1, quiet_after_s: 10 },
+        Demand::Resyncs { most: 0 },
+        Demand::Recovers { within_s: 15 },
+    ]
+}
+
+/// The demands that break once this was planted, by their place.
+fn broken(plant: impl FnOnce(&mut Record)) -> Vec<usize> {
+    let mut record = sound();
+    plant(&mut record);
+    let judged = all_demands().into_iter().map(|demand| demanded(&record, "x", &demand));
+    judged.enumerate().filter(|(_, judged)| !judged.broken.is_empty()).map(|(place, _)| place).collect()
+}
+
+#[test]
+fn a_sound_record_breaks_nothing() {
+    assert_eq!(broken(|_| {}), Vec::<usize>::new());
+}
+
+#[test]
+fn each_planted_violation_breaks_its_own_demand() {
+    let expired = |record: &mut Record| {
+        let moment = Moment { life: 0, revision: 9, at: s(60) };
+        let standing = Standing {
+            id: "fleet/x/c-1".to_owned(),
+            epoch: 5,
+            from: Moment { revision: 5, ..moment },
+            tag: String::new(),
+            lease: s(30),
+            zone: "c".to_owned(),
+            until: Some((moment, Ending::Unexplained)),
+            said: Vec::new(),
+        };
+        let mut origin = Origin::default();
+        origin.standings.push(standing);
+        record.regions.push(Told { region: "us".to_owned(), origin, verdicts: Vec::new() });
+    };
+    assert_eq!(broken(expired), [0]);
+    let again = |record: &mut Record| {
+        record.granted.push(Granted { epoch: 6, at: s(82), ..record.granted[0].clone() });
+    };
+    assert_eq!(broken(again), [1]);
+    assert_eq!(broken(|record| record.guards.retain(|guard| guard.holding.is_empty())), [2]);
+    assert_eq!(broken(|record| record.guards.iter_mut().for_each(|guard| guard.alerted = false)), [2]);
+    assert_eq!(broken(|record| record.guards.push(guard(100, true))), [2]);
+    assert_eq!(broken(|record| record.ops.retain(|op| op.invoked < s(40) || op.invoked > s(50))), [3]);
+    assert_eq!(broken(|record| record.ops.push(write("c", 50, Outcome::Done))), [4]);
+    assert_eq!(broken(|record| record.ticks[40].resolves_empty = 1), [5]);
+    assert_eq!(broken(|record| record.sights[50].count = 6), [6]);
+    assert_eq!(broken(|record| record.sights[50].age_ms = 0), [6]);
+    assert_eq!(broken(|record| record.failed.push(failed("caller-a1", 26))), [7]);
+    assert_eq!(broken(|record| record.failed.push(failed("caller-a2", 40))), [7]);
+    assert_eq!(broken(|record| record.sights[90].resync = "1".to_owned()), [8]);
+    assert_eq!(broken(|record| record.recovered = None), [9]);
+}
+
+#[test]
+fn what_had_nothing_to_look_at_proved_nothing() {
+    let record = Record::default();
+    for demand in all_demands().into_iter().skip(1) {
+        let judged = demanded(&record, "x", &demand);
+        assert!(!judged.broken.is_empty(), "{demand:?} holds for a run in which nothing happened");
+    }
+    assert!(!counts::landed(&record).broken.is_empty());
+}
+
+#[test]
+fn a_copy_that_is_no_state_of_its_origin_or_goes_back_is_seen() {
+    let digests = Digests::default();
+    let sights = [sight("cell-c", 1, 7, 0)];
+    let untrue = copies::hashes(&digests, &sights.iter().collect::<Vec<_>>());
+    assert!(untrue.broken.len() == 1 && untrue.broken[0].starts_with("I30"), "{:?}", untrue.broken);
+    let back = [sight("cell-c", 1, 7, 0), Sight { position: Some((1, 8)), ..sight("cell-c", 2, 7, 0) }];
+    let back = copies::never_back(&back.iter().collect::<Vec<_>>());
+    assert!(back.broken.len() == 1 && back.broken[0].starts_with("I17"), "{:?}", back.broken);
+}
+
+#[test]
+fn a_fault_that_was_not_seen_to_work_breaks_the_run() {
+    let mut record = sound();
+    record.faults[0].landed = false;
+    assert_eq!(counts::landed(&record).broken.len(), 1);
+}

@@ -1,0 +1,160 @@
+//! Writers, callers and their calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::check::Verdict;
+use crate::game_day::record::{Failed, Record, Tick};
+use crate::game_day::scenario::Scenario;
+use crate::history::Op;
+
+/// A write that was in flight when a cut began may still be answered.
+const ON_THEIR_WAY: Duration = Duration::from_secs(1);
+/// Calls of a zone in a second, at least; fewer prove nothing.
+const CALLS_LEAST: u64 = 1;
+
+type Found = (Verdict, String);
+
+fn of_zone<'a>(record: &'a Record, zone: &str) -> impl Iterator<Item = &'a Op> {
+    let prefix = format!("writer/{zone}-");
+    record.ops.iter().filter(move |op| op.id.starts_with(&prefix))
+}
+
+/// Between two acknowledged writes of a zone, and to the run's beginning and end, never passes more than the gap.
+pub(super) fn writes_go_on(record: &Record, zones: &[String], gap_s: u64) -> Found {
+    let mut verdict = Verdict::default();
+    let (mut longest, mut count) = (Duration::ZERO, 0);
+    for zone in zones {
+        let mut at: Vec<Duration> =
+            of_zone(record, zone).filter(|op| op.is_acknowledged()).filter_map(|op| op.returned).collect();
+        at.sort_unstable();
+        count += at.len();
+        at.push(record.ended);
+        for pair in at.windows(2) {
+            let gap = pair[1] - pair[0];
+            longest = longest.max(gap);
+            verdict.judge(gap.as_secs() < gap_s, || {
+                format!(
+                    "zone {zone} had no write acknowledged for {:.1} s from {:.1} s on",
+                    gap.as_secs_f64(),
+                    pair[0].as_secs_f64()
+                )
+            });
+        }
+    }
+    let zones = zones.join(", ");
+    (
+        verdict,
+        format!(
+            "{count} writes of zone {zones} were acknowledged, {:.1} s apart at most; {gap_s} s allowed",
+            longest.as_secs_f64()
+        ),
+    )
+}
+
+/// Nothing that was sent while a zone was cut off is acknowledged there before the cut heals.
+pub(super) fn writes_stop(record: &Record, zones: &[String]) -> Found {
+    let mut verdict = Verdict::default();
+    for fault in record.faults.iter().filter(|fault| fault.zones.iter().any(|zone| zones.contains(zone))) {
+        let until = fault.until.unwrap_or(record.ended);
+        for op in zones.iter().flat_map(|zone| of_zone(record, zone)) {
+            let Some(returned) = op.returned else { continue };
+            if op.invoked > fault.at + ON_THEIR_WAY && returned < until {
+                verdict.judge(!op.is_acknowledged(), || {
+                    format!("{:?} of {} was acknowledged at {:.1} s", op.act, op.id, returned.as_secs_f64())
+                });
+            }
+        }
+    }
+    let detail =
+        format!("{} writes of zone {} ended while it was cut off", verdict.checked, zones.join(", "));
+    (verdict, detail)
+}
+
+pub(super) fn resolves_go_on(record: &Record, zones: &[String]) -> Found {
+    let mut verdict = Verdict::default();
+    let mut resolves = 0;
+    for tick in record.ticks.iter().filter(|tick| zones.contains(&tick.zone) && tick.resolves > 0) {
+        resolves += tick.resolves;
+        verdict.judge(tick.resolves_empty == 0, || {
+            format!(
+                "{} questions of zone {} found nobody at {:.1} s",
+                tick.resolves_empty,
+                tick.zone,
+                tick.at.as_secs_f64()
+            )
+        });
+    }
+    (verdict, format!("{resolves} questions of zone {} found candidates", zones.join(", ")))
+}
+
+/// A caller fails a few times when a fault begins or ends, and then finds those that it reaches.
+pub(super) fn calls_go_on(
+    record: &Record,
+    zones: &[String],
+    failures_most: usize,
+    quiet_after_s: u64,
+) -> Found {
+    let mut verdict = Verdict::default();
+    let mut by_caller: BTreeMap<&str, Vec<&Failed>> = BTreeMap::new();
+    for failed in record.failed.iter().filter(|failed| zones.contains(&failed.zone)) {
+        by_caller.entry(&failed.caller).or_default().push(failed);
+    }
+    let turns: Vec<Duration> =
+        record.faults.iter().flat_map(|fault| [Some(fault.at), fault.until]).flatten().collect();
+    let mut worst = 0;
+    let mut last = Duration::ZERO;
+    for (caller, failed) in &by_caller {
+        worst = worst.max(failed.len());
+        verdict
+            .judge(failed.len() <= failures_most, || format!("{caller} had {} failed calls", failed.len()));
+        for failed in failed {
+            // Counted from the last turn before it had failed: a cut fails calls that were sent before it.
+            let turn = turns.iter().filter(|turn| **turn <= failed.at).max();
+            let since = turn.map_or(failed.at, |turn| failed.at - *turn);
+            last = last.max(since);
+            verdict.judge(turn.is_some() && since.as_secs() < quiet_after_s, || {
+                format!(
+                    "{caller} called {} in vain at {:.1} s: {}",
+                    failed.target,
+                    failed.sent.as_secs_f64(),
+                    failed.why
+                )
+            });
+        }
+    }
+    let calls: u64 =
+        record.ticks.iter().filter(|tick| zones.contains(&tick.zone)).map(|tick| tick.calls).sum();
+    verdict.checked = usize::try_from(calls).unwrap_or(usize::MAX);
+    let words = format!(
+        "{calls} calls of zone {}; {worst} failed of the worst caller, the last one {:.1} s after a turn; {failures_most} and {quiet_after_s} s allowed",
+        zones.join(", "),
+        last.as_secs_f64()
+    );
+    (verdict, words)
+}
+
+/// Every zone with callers called in every phase; otherwise the run proves nothing.
+pub(super) fn busy(scenario: &Scenario, record: &Record) -> super::Judged {
+    let mut verdict = Verdict::default();
+    let (first, last) = (record.first_fault(), record.last_fault());
+    for zone in scenario.zones.iter().filter(|zone| zone.callers > 0) {
+        for (phase, from, until) in
+            [("before", Duration::ZERO, first), ("during", first, last), ("after", last, record.ended)]
+        {
+            let ticks: Vec<&Tick> = record
+                .ticks
+                .iter()
+                .filter(|tick| {
+                    tick.zone == zone.name && tick.at >= from && tick.at < until && tick.resolves > 0
+                })
+                .collect();
+            let calls: u64 = ticks.iter().map(|tick| tick.calls - tick.calls_failed).sum();
+            verdict.judge(calls >= CALLS_LEAST.max(ticks.len() as u64 / 2), || {
+                format!("zone {} had only {calls} answered calls {phase} the faults", zone.name)
+            });
+        }
+    }
+    let detail = "callers of every zone were answered before, during and after the faults".to_owned();
+    super::Judged { id: "traffic".to_owned(), checked: verdict.checked, broken: verdict.broken, detail }
+}

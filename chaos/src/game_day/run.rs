@@ -1,0 +1,210 @@
+//! Plays a scenario inside the sealed world: starts everything, takes the steps, and gives what was written down.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::layout::{Binaries, Kind, Layout};
+use super::network::Network;
+use super::programs::Programs;
+use super::record::{Fault, Record, Told as ToldOf};
+use super::scenario::{Act, Scenario};
+use super::watching::{self, Watched};
+use super::words::Told;
+use super::zones::Zones;
+use super::{progress, promises};
+use crate::check::Rules;
+use crate::digests::Digests;
+use crate::origin::Origin;
+use crate::readers::Readers;
+use crate::tap::Tap;
+use crate::timeline::Timeline;
+
+/// Between two looks at what is due.
+const PACE: Duration = Duration::from_millis(100);
+/// Between two lines about how it is going.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// How long a store may take to say where its history ends.
+const MARKED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The players of a run.
+struct Game<'a> {
+    scenario: &'a Scenario,
+    layout: Layout,
+    network: Network,
+    zones: Zones,
+    record: Arc<Mutex<Record>>,
+    timeline: Timeline,
+    /// Faults that have begun and are not over, by their place in the record.
+    open: Vec<usize>,
+    _programs: Programs,
+    _watching: JoinSet<()>,
+}
+
+/// Plays it; what happens is told to `say` as it happens.
+///
+/// # Errors
+/// It could not be set up or played to its end. A broken promise is no error.
+pub async fn play(
+    scenario: &Scenario,
+    seed: u64,
+    folder: &Path,
+    binaries: &Binaries,
+    say: fn(&str),
+) -> Result<Record, String> {
+    let layout = Layout::of(scenario, folder, binaries);
+    let network = Network::make(&layout)?;
+    let programs = Programs::start(&layout, folder, |line| say(&line)).await?;
+    let timeline = Timeline::begin();
+    let record: Arc<Mutex<Record>> = Arc::default();
+    let mut taps = BTreeMap::new();
+    let mut readers = BTreeMap::new();
+    for region in scenario.regions() {
+        let urls = |kind| layout.of_kind(kind, region).map(|program| program.url.clone()).collect::<Vec<_>>();
+        taps.insert(region.to_owned(), Tap::start(urls(Kind::Store), timeline));
+        readers.insert(region.to_owned(), Readers::start(&urls(Kind::Cell), timeline));
+    }
+    let watched = layout.programs.iter().filter(|program| program.kind == Kind::Cell);
+    let watched = watched.map(|program| Watched {
+        name: program.name.clone(),
+        zone: program.zone.clone(),
+        region: program.region.clone(),
+        url: program.url.clone(),
+    });
+    let watching = watching::start(watched.collect(), &record, timeline);
+    let zones = Zones::start(scenario, &layout, seed, folder, &record, timeline).await?;
+    say(&format!("{} agents are registered", scenario.instances()));
+    let mut game = Game {
+        scenario,
+        layout,
+        network,
+        zones,
+        record,
+        timeline,
+        open: Vec::new(),
+        _programs: programs,
+        _watching: watching,
+    };
+    game.zones.tell(Told::Begin).await?;
+    game.steps(say).await?;
+    game.zones.finish().await?;
+    let ended = timeline.now();
+    let mut told = Vec::new();
+    for (region, tap) in taps {
+        let looks = match readers.remove(&region) {
+            Some(readers) => readers.stop().await,
+            None => Vec::new(),
+        };
+        let (events, disagreements) = tap.finish(MARKED_WITHIN).await?;
+        let prefix = format!("rollcall/v1/{region}/");
+        let digests = Digests::of(&prefix, &events);
+        let origin = Origin::walk(&prefix, &[(0, events)]);
+        told.push((region, origin, digests, looks, disagreements));
+    }
+    let mut record = std::mem::take(&mut *game.record.lock().unwrap());
+    record.ended = ended;
+    let rules = Rules { fraction: scenario.guard.fraction, floor: scenario.guard.floor, ..Rules::default() };
+    for (region, origin, digests, looks, disagreements) in told {
+        let verdicts = promises::always(scenario, &record, &region, &origin, &digests, &looks, &rules);
+        record.mishaps.extend(disagreements);
+        record.regions.push(ToldOf { region, origin, verdicts });
+    }
+    Ok(record)
+}
+
+impl Game<'_> {
+    /// Takes every step at its time, then waits until everything is as before, and a little longer.
+    async fn steps(&mut self, say: fn(&str)) -> Result<(), String> {
+        let began = self.timeline.now();
+        let mut next_line = began + LINE_EVERY;
+        let mut steps = self.scenario.steps.iter().peekable();
+        let mut last_step = began;
+        loop {
+            let now = self.timeline.now();
+            if let Some(step) = steps.next_if(|step| began + Duration::from_secs(step.at_s) <= now) {
+                self.take(&step.act, say)?;
+                last_step = self.timeline.now();
+                self.record.lock().unwrap().last_step = last_step;
+                continue;
+            }
+            self.land()?;
+            if now >= next_line {
+                next_line += LINE_EVERY;
+                say(&self.stamped(&progress::line(&self.record.lock().unwrap(), self.scenario)));
+            }
+            if steps.peek().is_none() {
+                let recovered = self.record.lock().unwrap().recovered;
+                let amiss = progress::amiss(&self.record.lock().unwrap(), self.scenario, last_step);
+                match (recovered, amiss) {
+                    (None, None) => {
+                        self.record.lock().unwrap().recovered = Some(now);
+                        self.note("everything is as before".to_owned(), say);
+                    }
+                    (None, Some(why))
+                        if now > last_step + Duration::from_secs(self.scenario.recovery_within_s) =>
+                    {
+                        self.note(format!("not as before: {why}"), say);
+                        return Ok(());
+                    }
+                    (Some(at), _) if now > at + Duration::from_secs(self.scenario.calm_s) => return Ok(()),
+                    (Some(_), _) | (None, Some(_)) => {}
+                }
+            }
+            tokio::time::sleep(PACE).await;
+        }
+    }
+
+    fn take(&mut self, act: &Act, say: fn(&str)) -> Result<(), String> {
+        match act {
+            Act::Cut { zones } => {
+                self.network.cut(&self.layout.cut(zones))?;
+                let words = format!("zone {} is cut off", zones.join(", "));
+                self.begins(words, zones.clone(), say);
+            }
+            Act::Heal => {
+                self.land()?;
+                let dropped = self.network.heal()?;
+                let now = self.timeline.now();
+                for place in self.open.drain(..) {
+                    self.record.lock().unwrap().faults[place].until = Some(now);
+                }
+                self.note(format!("healed; {dropped} packets had been dropped"), say);
+            }
+        }
+        Ok(())
+    }
+
+    fn begins(&mut self, what: String, zones: Vec<String>, say: fn(&str)) {
+        let at = self.timeline.now();
+        let fault = Fault { what: what.clone(), zones, at, until: None, landed: false };
+        {
+            let mut record = self.record.lock().unwrap();
+            self.open.push(record.faults.len());
+            record.faults.push(fault);
+        }
+        self.note(what, say);
+    }
+
+    /// A cut has landed when packets were dropped for it.
+    fn land(&self) -> Result<(), String> {
+        let waits = |place: &usize| !self.record.lock().unwrap().faults[*place].landed;
+        if self.open.iter().any(waits) && self.network.dropped()? > 0 {
+            for place in &self.open {
+                self.record.lock().unwrap().faults[*place].landed = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, what: String, say: fn(&str)) {
+        say(&self.stamped(&what));
+        self.record.lock().unwrap().diary.push((self.timeline.now(), what));
+    }
+
+    fn stamped(&self, what: &str) -> String {
+        format!("{:6.1} s  {what}", self.timeline.now().as_secs_f64())
+    }
+}
