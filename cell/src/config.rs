@@ -2,6 +2,8 @@
 
 mod health;
 
+use std::time::Duration;
+
 use std::path::PathBuf;
 
 use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
@@ -146,6 +148,25 @@ pub struct StoreConfig {
     /// etcd's client URLs; every member's, so that one may be down.
     #[serde(default)]
     pub endpoints: Vec<String>,
+    /// Seconds between two comparisons of the own state with the store's, a fifth more or less; 600. 0 is never.
+    #[serde(default = "audit_seconds")]
+    pub audit_seconds: u32,
+}
+
+const fn audit_seconds() -> u32 {
+    600
+}
+
+impl StoreConfig {
+    /// A store with nothing said but which one it is.
+    #[must_use]
+    pub const fn of(kind: StoreKind) -> Self {
+        Self { kind, endpoints: Vec::new(), audit_seconds: audit_seconds() }
+    }
+
+    pub(crate) fn audit_every(&self) -> Option<Duration> {
+        (self.audit_seconds > 0).then(|| Duration::from_secs(u64::from(self.audit_seconds)))
+    }
 }
 
 /// Which store.

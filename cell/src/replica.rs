@@ -2,16 +2,19 @@
 //!
 //! Loads by pages pinned to one revision, then follows. Whenever the connection breaks it proves that the store still
 //! holds the same history before it goes on (a restored backup must not pass for it), and while it reloads it does
-//! not claim to be current: the view keeps its last state and only its age grows (I20).
+//! not claim to be current: the view keeps its last state and only its age grows (I20). A watch is not trusted blindly
+//! either: see `audit`.
 
-use std::collections::BTreeMap;
+mod audit;
+mod reading;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{
-    Backoff, Bookmark, Clock, Delta, Heard, Incarnation, InstanceId, Outcome, Position, Region, Revision,
-    Snapshot, State, View,
+    Backoff, Bookmark, Clock, Delta, Heard, Incarnation, Outcome, Position, Region, Revision, Snapshot,
+    State, View,
 };
 use rollcall_proto::store::Beat;
 use tokio::sync::watch;
@@ -21,9 +24,10 @@ use crate::disk;
 use crate::founding::{self, Founding};
 use crate::keeper::{Candidates, KeeperHandle};
 use crate::random;
-use crate::store::keys::{self, Key};
-use crate::store::{Effect, Entry, Follow, Happened, Store, StoreError, limits};
-use crate::translate::{join, translate};
+use crate::store::keys;
+use crate::store::{Effect, Follow, Happened, Store, StoreError};
+use crate::translate::translate;
+use audit::{Audits, Verdict};
 
 /// How often the state is written to disk, at most: a crash costs that much history, never the state.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -43,6 +47,7 @@ pub struct Replica<S> {
     candidates: Candidates,
     clock: Clock,
     file: Option<PathBuf>,
+    audits: Audits,
     foreign: u64,
 }
 
@@ -75,7 +80,14 @@ impl<S: Store> Replica<S> {
             published.send_replace(Arc::new(view.clone()));
         }
         let candidates = Candidates::default();
-        Self { store, view, beat, published, founding, keeper, candidates, clock, file, foreign: 0 }
+        let audits = Audits::new(None);
+        Self { store, view, beat, published, founding, keeper, candidates, clock, file, audits, foreign: 0 }
+    }
+
+    /// The same with comparisons about so often; without this there are none.
+    #[must_use]
+    pub fn audited(self, every: Option<Duration>) -> Self {
+        Self { audits: Audits::new(every), ..self }
     }
 
     /// Runs until cancelled; saves the state at the end.
@@ -161,6 +173,16 @@ impl<S: Store> Replica<S> {
                     saver.save(&self.view, self.beat.as_ref(), &self.clock);
                     continue;
                 }
+                audited = self.audits.next() => {
+                    let Some(verdict) = audited else {
+                        self.audits.begin(&self.store, &self.view);
+                        continue;
+                    };
+                    match self.judged(&founding.incarnation, verdict) {
+                        Some(ended) => return Ok(ended),
+                        None => continue,
+                    }
+                }
             };
             backoff.reset();
             if let Some(ended) = self.take_in(&founding.incarnation, &happened) {
@@ -201,29 +223,10 @@ impl<S: Store> Replica<S> {
         incarnation: &Incarnation,
         reason: &'static str,
     ) -> Result<Revision, StoreError> {
-        let (owned, at) = self.read_all(keys::OWNED, None).await?;
-        let (registrations, at) = self.read_all(keys::REGISTRATIONS, Some(at)).await?;
+        let reading::Read { state, at, foreign } = reading::state(&*self.store, None, Duration::ZERO).await?;
         let (beat, _) = self.store.get(keys::BEAT, Some(at)).await?;
-        let owned: BTreeMap<InstanceId, Entry> = owned
-            .into_iter()
-            .filter_map(|entry| match keys::parse(&entry.key) {
-                Key::Owned(id) => Some((id, entry)),
-                _ => None,
-            })
-            .collect();
-        let mut state = State::default();
-        for entry in registrations {
-            let id = match keys::parse(&entry.key) {
-                Key::Registration(id) => id,
-                _ => {
-                    self.count_foreign(&entry.key);
-                    continue;
-                }
-            };
-            match join(&id, &entry, owned.get(&id)) {
-                Some(registration) => drop(state.put(Arc::new(registration))),
-                None => self.count_foreign(&entry.key),
-            }
+        for key in &foreign {
+            self.count_foreign(key);
         }
         self.beat = beat.and_then(|entry| {
             rollcall_proto::store::decode_beat(&entry.value).ok().map(|beat| (beat, entry.mod_revision))
@@ -245,7 +248,7 @@ impl<S: Store> Replica<S> {
 
     /// Reads who stands for the keeper's office, as of a revision.
     async fn read_office(&mut self, at: Revision) -> Result<(), StoreError> {
-        let (entries, _) = self.read_all(keys::OFFICE, Some(at)).await?;
+        let (entries, _) = reading::all(&*self.store, keys::OFFICE, Some(at), Duration::ZERO).await?;
         self.candidates = Candidates::default();
         for entry in entries {
             self.candidates.follow(&Effect::Put(entry));
@@ -254,22 +257,22 @@ impl<S: Store> Replica<S> {
         Ok(())
     }
 
-    async fn read_all(
-        &self,
-        prefix: &str,
-        pinned: Option<Revision>,
-    ) -> Result<(Vec<Entry>, Revision), StoreError> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut at = pinned;
-        loop {
-            let after = entries.last().map(|entry| entry.key.clone());
-            let page = self.store.list(prefix, after.as_deref(), at, limits::PAGE_ENTRIES).await?;
-            at = Some(page.at);
-            entries.extend(page.entries);
-            if !page.more {
-                return Ok((entries, page.at));
+    /// What is to be done about an audit. A state of another history than the one that is followed now was not judged.
+    fn judged(&self, incarnation: &Incarnation, verdict: Verdict) -> Option<Ended> {
+        let region = self.view.region();
+        match verdict {
+            Verdict::Same => tracing::debug!(%region, "the replica is what the store holds"),
+            Verdict::Unread(error) => tracing::debug!(%region, %error, "the replica could not be compared"),
+            Verdict::Differs(at, _, _) if at.incarnation != *incarnation => {}
+            Verdict::Differs(at, stored, own) => {
+                tracing::error!(
+                    %region, %at, stored = stored.0, stored_digest = %stored.1, own = own.0, own_digest = %own.1,
+                    "the replica is not what the store holds; reading it anew"
+                );
+                return Some(Ended::Reload("digest"));
             }
         }
+        None
     }
 
     /// Applies whole revisions; publishes once.

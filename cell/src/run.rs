@@ -110,7 +110,8 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         clock.clone(),
         file(format!("replica.{own}.state")),
     )
-    .await;
+    .await
+    .audited(config.store.audit_every());
     tasks.spawn("replica", replica.run(cancel.clone()));
 
     for view in &config.view {

@@ -72,7 +72,7 @@ impl Cell {
             zone: None,
             data_dir: PathBuf::from("unused"),
             listen: Listen { http: "127.0.0.1:0".into(), grpc: "127.0.0.1:0".into(), advertise: None },
-            store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
+            store: StoreConfig { audit_seconds: 1, ..StoreConfig::of(StoreKind::Embedded) },
             view: views
                 .iter()
                 .map(|(region, source)| ViewConfig {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
-use rollcall_cell::store::{Committed, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure};
+use rollcall_cell::store::{
+    Committed, Effect, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure,
+};
 use rollcall_model::Revision;
 
 /// What the store does now.
@@ -19,6 +21,8 @@ pub(super) enum Mood {
     Mute,
     /// Its history is told late: not before the mood is another.
     Late,
+    /// Its history leaves out what happened to registrations, as watches of etcd have.
+    Forgetful,
 }
 
 /// An embedded store with a mood; clones share it.
@@ -32,14 +36,27 @@ pub(super) struct Moody {
 pub(super) struct MoodyFollow {
     inner: EmbeddedFollow,
     store: Moody,
+    /// Taken and not told yet: a dropped wait must lose nothing.
+    held: Option<Vec<Happened>>,
 }
 
 impl Follow for MoodyFollow {
     async fn next(&mut self) -> Result<Vec<Happened>, StoreError> {
-        let happened = self.inner.next().await?;
+        if self.held.is_none() {
+            self.held = Some(self.inner.next().await?);
+        }
         // Of nobody's waking: a test's store need not be efficient.
         while self.store.is(Mood::Late) {
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let mut happened = self.held.take().unwrap_or_default();
+        if self.store.is(Mood::Forgetful) {
+            for revision in &mut happened {
+                revision.effects.retain(|effect| match effect {
+                    Effect::Put(entry) => !entry.key.starts_with("reg/"),
+                    Effect::Removed(_) => true,
+                });
+            }
         }
         Ok(happened)
     }
@@ -99,7 +116,7 @@ impl Store for Moody {
 
     async fn follow(&self, from: Revision) -> Result<Self::Follow, StoreError> {
         self.reached()?;
-        Ok(MoodyFollow { inner: self.inner.follow(from).await?, store: self.clone() })
+        Ok(MoodyFollow { inner: self.inner.follow(from).await?, store: self.clone(), held: None })
     }
 
     async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {

@@ -91,3 +91,20 @@ async fn i04_a_process_that_lags_refuses_no_epoch_that_holds() {
     late.becomes(Mood::Well);
     assert_eq!(second.fenced("PATCH", path, &epoch, &draining).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.register_plain("ops/mail/1").await;
+    store.becomes(Mood::Forgetful);
+    // The store has it, and nobody was told.
+    cell.register_plain("ops/mail/2").await;
+    let resync = eventually("the replica is what the store holds", || async {
+        let found = cell.get("/v1/agents/ops/mail/2").await;
+        let regions = cell.get("/v1/regions").await.json();
+        (found.status == 200).then(|| regions["regions"][0]["last_resync"]["reason"].clone())
+    })
+    .await;
+    assert_eq!(resync, "digest", "and says why");
+}

@@ -152,7 +152,7 @@ async fn cell(
         zone: None,
         data_dir: data_dir.unwrap_or_default(),
         listen: Listen { http: LOOPBACK.to_owned(), grpc: LOOPBACK.to_owned(), advertise: None },
-        store: StoreConfig { kind: StoreKind::Embedded, endpoints: Vec::new() },
+        store: StoreConfig::of(StoreKind::Embedded),
         view: others.iter().map(view).collect(),
         guard: rollcall_cell::config::GuardConfig::default(),
         admission: admission(),
