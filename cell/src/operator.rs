@@ -6,12 +6,45 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::guard::{Cohort, CohortStatus};
-use rollcall_model::{InstanceId, Instant, Phase, RemovalReason, Timestamp};
+use rollcall_model::{Code, InstanceId, Instant, Phase, RemovalReason, Timestamp, limits};
 use rollcall_proto::store::Gone;
 
 use crate::keeper::NotReleased;
 use crate::refusal::Refusal;
 use crate::registrar::Registrar;
+
+/// Whoever acts, until callers prove who they are.
+pub(crate) const OPERATOR: &str = "anonymous";
+/// Longest drill: one that was forgotten is over the next day.
+const MUTE_SECONDS_MAX: u64 = 86_400;
+/// Most ids of one release: as many as renewals in one batch, judged under the same lock.
+const RELEASES_MAX: usize = limits::RENEWALS_MAX;
+
+/// An operator's name as removals tell it.
+pub(crate) fn actor(operator: &str) -> String {
+    format!("operator:{operator}")
+}
+
+/// Checks how many ids a release lists; what is wrong otherwise.
+pub(crate) fn check_releases(ids: usize) -> Result<(), &'static str> {
+    if ids > RELEASES_MAX { Err("there are more than 1,000 of them") } else { Ok(()) }
+}
+
+/// Checks why somebody is evicted; what is wrong otherwise.
+pub(crate) fn check_reason(reason: &str) -> Result<(), &'static str> {
+    if reason.chars().count() > limits::DESCRIPTION_CHARS_MAX {
+        return Err("it has more than 1,024 characters");
+    }
+    if reason.trim().is_empty() {
+        return Err("it is empty: the audit line says why an instance was evicted");
+    }
+    Ok(())
+}
+
+/// Checks how long a drill lasts; what is wrong otherwise.
+pub(crate) fn check_mute(seconds: u64) -> Result<(), &'static str> {
+    if seconds > MUTE_SECONDS_MAX { Err("it is at most 86400, a day; 0 ends a mute") } else { Ok(()) }
+}
 
 /// What the guard is doing, by the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +53,13 @@ pub struct GuardFacts {
     pub cohorts: Vec<CohortFacts>,
     /// Lapsed registrations that are kept because their cohort holds.
     pub held: Vec<InstanceId>,
+}
+
+impl GuardFacts {
+    /// Whether nothing is held, and nothing that was held waits.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.cohorts.iter().all(|cohort| cohort.since.is_none())
+    }
 }
 
 /// One cohort.
@@ -104,13 +144,13 @@ impl Registrar {
     /// Removes a registration on an operator's word. A registrant that still lives comes back with a higher epoch.
     ///
     /// # Errors
-    /// Not registered, or the store's refusals.
+    /// Not registered, the store's refusals, or a cell that has no state yet: it cannot say who is registered.
     pub async fn evict(&self, id: &InstanceId, reason: &str, operator: &str) -> Result<(), Refusal> {
         let current = self.registered(id)?;
         let gone = Gone {
             id: id.clone(),
             reason: RemovalReason::Evicted,
-            actor: format!("operator:{operator}").into(),
+            actor: actor(operator).into(),
             term: None,
         };
         self.remove(id, current.epoch, gone).await?;
@@ -128,6 +168,10 @@ impl Registrar {
     }
 
     fn registered(&self, id: &InstanceId) -> Result<Arc<rollcall_model::Registration>, Refusal> {
+        if self.view.borrow().state().is_none() {
+            let detail = "this cell has not loaded its region's state yet";
+            return Err(Refusal::new(Code::StoreUnavailable, detail));
+        }
         self.current(id).ok_or_else(|| Refusal::not_registered(id.as_str()))
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 #[test]
 fn generated_code_is_what_the_proto_files_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = ["types", "discovery", "registrar", "keeper", "feed"]
+    let files = ["types", "discovery", "registrar", "keeper", "admin", "feed"]
         .map(|f| root.join(format!("rollcall/v1/{f}.proto")));
     let descriptors = protox::compile(&files, [root]).unwrap();
     let fresh = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! gRPC: Registrar, Discovery, Keeper, health and reflection.
+//! gRPC: Registrar, Discovery, Admin, Keeper, health and reflection.
 //!
 //! Promises: a refusal's status carries the code of the contract in its trailers, so that nobody has to read a sentence.
 
+mod admin;
 mod calls;
 mod discovery;
 mod health;
@@ -17,6 +18,7 @@ use axum::Router;
 use axum::middleware::map_response;
 use rollcall_model::{Code, Invalid, limits};
 use rollcall_proto::refusal::{self, ENDPOINT_TRAILER, EPOCH_TRAILER, status};
+use rollcall_proto::v1::admin_server::AdminServer;
 use rollcall_proto::v1::discovery_server::DiscoveryServer;
 use rollcall_proto::v1::keeper_server::KeeperServer;
 use rollcall_proto::v1::registrar_server::RegistrarServer;
@@ -45,8 +47,12 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
     let keeper = KeeperServer::new(keeper::Door { api: Arc::clone(&api) })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let admin = AdminServer::new(admin::Door { api: Arc::clone(&api) })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let routes = Routes::new(registrar)
         .add_service(discovery)
+        .add_service(admin)
         .add_service(keeper)
         .add_service(HealthServer::new(health::Door { api: Arc::clone(&api) }));
     // Under both names: many tools ask by the older one alone.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Code, Epoch, Holder, InstanceId, Renewal, View, limits};
+use rollcall_model::{Code, Epoch, Holder, InstanceId, Renewal, Timestamp, View, limits};
 use rollcall_proto::v1::ask_request::question::About;
 use rollcall_proto::v1::ask_request::{self, Hold, Mute, Release};
 use rollcall_proto::v1::ask_response::NoOffice;
@@ -154,11 +154,11 @@ impl Registrar {
         }
     }
 
-    /// Ignores an instance's heartbeats for a while: a drill.
+    /// Ignores an instance's heartbeats for a while: a drill. Gives its end by the wall clock.
     ///
     /// # Errors
     /// Not registered, or no keeper that answers.
-    pub async fn mute(&self, id: &InstanceId, time: Duration, operator: &str) -> Result<(), Refusal> {
+    pub async fn mute(&self, id: &InstanceId, time: Duration, operator: &str) -> Result<Timestamp, Refusal> {
         let is_known = match self.mute_here(id, time, operator) {
             Some(is_known) => is_known,
             None => {
@@ -170,7 +170,7 @@ impl Registrar {
                 words::read_yes(self.ask(About::Mute(question)).await?)?
             }
         };
-        if is_known { Ok(()) } else { Err(Refusal::not_registered(id.as_str())) }
+        if is_known { Ok(self.wall_in(time)) } else { Err(Refusal::not_registered(id.as_str())) }
     }
 
     async fn ask(&self, question: About) -> Result<Answer, Refusal> {

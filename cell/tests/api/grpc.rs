@@ -218,6 +218,7 @@ async fn reflection_names_every_service() {
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
+        "rollcall.v1.Admin",
         "rollcall.v1.Discovery",
         "rollcall.v1.Keeper",
         "rollcall.v1.Registrar",

@@ -1,7 +1,13 @@
 //! Operators: the guard seen and released, evict, mute.
 
+use rollcall_model::Code;
+use rollcall_proto::refusal::code_of;
+use rollcall_proto::v1;
+use rollcall_proto::v1::admin_client::AdminClient;
+use rollcall_proto::v1::guard_response::State;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tonic::transport::Channel;
 
 use super::cell::{Cell, eventually};
 use super::moody::{Mood, Moody};
@@ -150,6 +156,92 @@ async fn every_fault_of_an_operators_call_has_its_code_and_place() {
         cell.send("POST", path, &[("content-type", "text/plain")], b"{}".to_vec())
             .await
             .refused(415, "unsupported_media_type");
+    }
+}
+
+async fn admin(cell: &Cell) -> AdminClient<Channel> {
+    AdminClient::connect(cell.grpc_url.clone()).await.unwrap()
+}
+
+#[tokio::test]
+async fn over_grpc_an_operator_sees_releases_evicts_and_mutes_as_over_http() {
+    let cell = Cell::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut admin = admin(&cell).await;
+    let (mut living, mut silent) = (Vec::new(), Vec::new());
+    for n in 0..4 {
+        for (name, list) in [("live", &mut living), ("mute", &mut silent)] {
+            let id = format!("ops/{name}/{n}");
+            let epoch = short(&cell, &listener, &id).await;
+            list.push((id, epoch));
+        }
+    }
+    let calm = admin.guard(v1::GuardRequest {}).await.unwrap().into_inner();
+    assert_eq!((calm.state(), calm.held.len()), (State::Calm, 0));
+    let guard = eventually("all four are held", || {
+        let mut admin = admin.clone();
+        async {
+            renew(&cell, &living).await;
+            let guard = admin.guard(v1::GuardRequest {}).await.unwrap().into_inner();
+            (guard.held.len() == 4).then_some((guard, admin))
+        }
+    })
+    .await
+    .0;
+    assert_eq!(guard.state(), State::Holding);
+    for name in ["region", "zone:a"] {
+        let cohort = guard.cohorts.iter().find(|cohort| cohort.cohort == name).unwrap();
+        assert_eq!((cohort.registered, cohort.suspects, cohort.limit), (8, 4, 1));
+        assert!(cohort.since_ms.is_some() && cohort.settling_until_ms.is_none());
+    }
+
+    let ids = ["ops/mute/1", "ops/live/1"].map(str::to_owned).into();
+    let outcome = admin.release(v1::ReleaseRequest { ids }).await.unwrap().into_inner();
+    assert_eq!((outcome.released, outcome.refused.len()), (vec!["ops/mute/1".to_owned()], 1));
+    assert_eq!((&*outcome.refused[0].id, &*outcome.refused[0].why), ("ops/live/1", "it is renewed in time"));
+
+    let evict = v1::EvictRequest { id: "ops/live/2".into(), reason: "a drill".into() };
+    let evicted = admin.evict(evict.clone()).await.unwrap().into_inner();
+    assert_eq!((&*evicted.region, &*evicted.actor), ("us", "operator:anonymous"));
+    cell.get("/v1/agents/ops/live/2").await.refused(404, "not_found");
+    let again = admin.evict(evict).await.unwrap_err();
+    assert_eq!((again.code(), code_of(&again)), (tonic::Code::NotFound, Some(Code::NotRegistered)));
+
+    let mute = v1::MuteRequest { id: "ops/live/1".into(), seconds: Some(60) };
+    let muted = admin.mute(mute).await.unwrap().into_inner();
+    assert_eq!(muted.seconds, 60);
+    assert!(muted.muted_until_ms > guard.cohorts[0].since_ms.unwrap() + 59_000);
+}
+
+#[tokio::test]
+async fn over_grpc_every_fault_of_an_operators_call_has_its_code() {
+    let cell = Cell::start().await;
+    let mut admin = admin(&cell).await;
+    let evict = |id: &str, reason: &str| v1::EvictRequest { id: id.into(), reason: reason.into() };
+    let mute = |seconds| v1::MuteRequest { id: "a/b/c".into(), seconds };
+    let release = |ids: Vec<String>| v1::ReleaseRequest { ids };
+    let refused = [
+        (admin.evict(evict("a/b", "x")).await.map(drop), Code::InvalidId),
+        (admin.evict(evict("a/b/c", " ")).await.map(drop), Code::InvalidBody),
+        (admin.evict(evict("a/b/c", &"x".repeat(1_025))).await.map(drop), Code::InvalidBody),
+        (admin.mute(mute(None)).await.map(drop), Code::InvalidBody),
+        (admin.mute(mute(Some(86_401))).await.map(drop), Code::InvalidBody),
+        (admin.mute(mute(Some(1))).await.map(drop), Code::NotRegistered),
+        (admin.release(release(vec!["a/b".into()])).await.map(drop), Code::InvalidId),
+        (admin.release(release(vec!["a/b/c".into(); 1_001])).await.map(drop), Code::InvalidBody),
+    ];
+    for (nth, (outcome, code)) in refused.into_iter().enumerate() {
+        assert_eq!(code_of(&outcome.unwrap_err()), Some(code), "call {nth}");
+    }
+    let away = Cell::with("us", &[], Moody::new(Mood::Away)).await;
+    let mut admin = self::admin(&away).await;
+    for outcome in [
+        admin.guard(v1::GuardRequest {}).await.map(drop),
+        admin.evict(evict("a/b/c", "x")).await.map(drop),
+        admin.mute(mute(Some(1))).await.map(drop),
+        admin.release(release(vec!["a/b/c".into()])).await.map(drop),
+    ] {
+        assert_eq!(code_of(&outcome.unwrap_err()), Some(Code::StoreUnavailable));
     }
 }
 

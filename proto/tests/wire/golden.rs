@@ -426,8 +426,43 @@ fn keepers() -> Vec<Golden> {
     ]
 }
 
+/// What operators ask and are answered.
+fn operators() -> Vec<Golden> {
+    use v1::guard_response::{Cohort, State};
+    use v1::release_response::Refused;
+    let (id, region) = (|| "a/b/c".to_owned(), || "eu".to_owned());
+    let cohort = Cohort {
+        cohort: "zone:a".into(),
+        registered: 8,
+        suspects: 4,
+        limit: 1,
+        since_ms: Some(1_796_000_000_000),
+        settling_until_ms: Some(1_796_000_018_000),
+    };
+    let guard = v1::GuardResponse { state: State::Holding.into(), cohorts: vec![cohort], held: vec![id()] };
+    let refused = Refused { id: id(), why: "it is renewed in time".into() };
+    let released = v1::ReleaseResponse { released: vec![id()], refused: vec![refused] };
+    let reason = || "it answers nonsense".to_owned();
+    let evicted =
+        v1::EvictResponse { id: id(), region: region(), reason: reason(), actor: "operator:ann".into() };
+    let muted =
+        v1::MuteResponse { id: id(), region: region(), seconds: 60, muted_until_ms: 1_796_000_060_000 };
+    vec![
+        wire("guard_response", "GuardResponse", guard),
+        wire("release_request", "ReleaseRequest", v1::ReleaseRequest { ids: vec![id()] }),
+        wire("release_response", "ReleaseResponse", released),
+        wire("evict_request", "EvictRequest", v1::EvictRequest { id: id(), reason: reason() }),
+        wire("evict_response", "EvictResponse", evicted),
+        wire("mute_request", "MuteRequest", v1::MuteRequest { id: id(), seconds: Some(60) }),
+        wire("mute_response", "MuteResponse", muted),
+    ]
+}
+
 fn goldens() -> Vec<Golden> {
-    [feeds(), kept(), writers(), sessions(), keepers(), readers()].into_iter().flatten().collect()
+    [feeds(), kept(), writers(), sessions(), keepers(), operators(), readers()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn path(name: &str) -> PathBuf {
@@ -497,8 +532,9 @@ fn every_message_of_the_contract_stands_in_a_golden() {
             open.extend(types.iter().cloned());
         }
     }
-    // Two messages have no fields and therefore no bytes.
-    let empty = ["RegionsRequest", "DeregisterResponse"].map(|name| format!(".rollcall.v1.{name}"));
+    // Three messages have no fields and therefore no bytes.
+    let empty =
+        ["RegionsRequest", "DeregisterResponse", "GuardRequest"].map(|name| format!(".rollcall.v1.{name}"));
     let missing: Vec<_> =
         fields.keys().filter(|name| !seen.contains(*name) && !empty.contains(name)).collect();
     assert!(missing.is_empty(), "no golden holds {missing:?}");

@@ -8,22 +8,15 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use rollcall_model::body::{Members, parse_json};
-use rollcall_model::{Code, InstanceId, Invalid, limits};
+use rollcall_model::{Code, InstanceId, Invalid};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::http::parameters::Parameters;
 use crate::api::http::report::names;
 use crate::api::http::{Answer, Shared, body, json, report};
-use crate::operator::{CohortFacts, wall_at};
+use crate::operator::{self, CohortFacts, OPERATOR};
 use crate::refusal::Refusal;
-
-/// Whoever acts, until callers prove who they are.
-const OPERATOR: &str = "anonymous";
-/// Longest drill: one that was forgotten is over the next day.
-const MUTE_SECONDS_MAX: u64 = 86_400;
-/// Most ids of one release: as many as renewals in one batch, judged under the same lock.
-const RELEASES_MAX: usize = limits::RENEWALS_MAX;
 
 #[derive(Serialize)]
 struct Guard<'a> {
@@ -45,9 +38,8 @@ struct CohortJson {
 pub(super) async fn guard(State(api): State<Shared>, parameters: Parameters) -> Answer {
     parameters.close()?;
     let status = api.registrar.guard().await?;
-    let is_calm = status.cohorts.iter().all(|cohort| cohort.since.is_none());
     let shown = Guard {
-        state: if is_calm { "calm" } else { "holding" },
+        state: if status.is_calm() { "calm" } else { "holding" },
         cohorts: status.cohorts.iter().map(cohort_json).collect(),
         held: status.held.iter().map(InstanceId::as_str).collect(),
     };
@@ -96,13 +88,9 @@ struct Evicted<'a> {
 pub(super) async fn evict(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
     parameters.close()?;
     let (id, reason) = eviction(&body::read(request, &[body::JSON]).await?)?;
-    if !api.regions.can_serve() {
-        // Without a state nobody can say who is registered.
-        return Err(Refusal::new(Code::StoreUnavailable, "this cell has not loaded its region's state yet"));
-    }
     api.registrar.evict(&id, &reason, OPERATOR).await?;
     let region = api.regions.own().as_str();
-    let shown = Evicted { id: id.as_str(), region, reason: &reason, actor: format!("operator:{OPERATOR}") };
+    let shown = Evicted { id: id.as_str(), region, reason: &reason, actor: operator::actor(OPERATOR) };
     json::answer(StatusCode::OK, &shown)
 }
 
@@ -117,9 +105,7 @@ struct Muted<'a> {
 pub(super) async fn mute(State(api): State<Shared>, parameters: Parameters, request: Request) -> Answer {
     parameters.close()?;
     let (id, seconds) = muting(&body::read(request, &[body::JSON]).await?)?;
-    let time = Duration::from_secs(seconds);
-    api.registrar.mute(&id, time, OPERATOR).await?;
-    let until = wall_at(api.clock.now().plus(time), api.clock.now(), api.clock.wall());
+    let until = api.registrar.mute(&id, Duration::from_secs(seconds), OPERATOR).await?;
     let region = api.regions.own().as_str();
     let shown = Muted { id: id.as_str(), region, seconds, muted_until: json::time(until) };
     json::answer(StatusCode::OK, &shown)
@@ -136,8 +122,9 @@ fn released_ids(body: &[u8]) -> Result<Vec<String>, Refusal> {
         if value.get("ids").is_none_or(Value::is_null) {
             found.push(Invalid::new(Code::InvalidBody, "/ids", "it is required"));
         }
-        if value.get("ids").and_then(Value::as_array).is_some_and(|list| list.len() > RELEASES_MAX) {
-            found.push(Invalid::new(Code::InvalidBody, "/ids", "there are more than 1,000 of them"));
+        let count = value.get("ids").and_then(Value::as_array).map_or(0, Vec::len);
+        if let Err(detail) = operator::check_releases(count) {
+            found.push(Invalid::new(Code::InvalidBody, "/ids", detail));
         }
     }
     for (at, id) in ids.iter().enumerate() {
@@ -158,10 +145,7 @@ fn eviction(body: &[u8]) -> Result<(InstanceId, String), Refusal> {
         id = Some(members.required_text("id"));
         reason = members.required_text("reason");
         members.close();
-        if reason.chars().count() > limits::DESCRIPTION_CHARS_MAX {
-            found.push(Invalid::new(Code::InvalidBody, "/reason", "it has more than 1,024 characters"));
-        } else if reason.trim().is_empty() && !names(&found, "/reason") {
-            let detail = "it is empty: the audit line says why an instance was evicted";
+        if let Some(detail) = operator::check_reason(&reason).err().filter(|_| !names(&found, "/reason")) {
             found.push(Invalid::new(Code::InvalidBody, "/reason", detail));
         }
     }
@@ -181,8 +165,7 @@ fn muting(body: &[u8]) -> Result<(InstanceId, u64), Refusal> {
         if given.is_none() && !names(&found, "/seconds") {
             found.push(Invalid::new(Code::InvalidBody, "/seconds", "it is required"));
         }
-        if seconds > MUTE_SECONDS_MAX {
-            let detail = "it is at most 86400, a day; 0 ends a mute";
+        if let Err(detail) = operator::check_mute(seconds) {
             found.push(Invalid::new(Code::InvalidBody, "/seconds", detail));
         }
     }
