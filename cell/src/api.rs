@@ -22,6 +22,8 @@ use crate::admission::{AdmissionHandle, Standing};
 use crate::regions::Regions;
 use crate::registrar::Registrar;
 
+pub use http::Turns;
+
 /// What both faces are made of.
 #[derive(Clone)]
 pub struct Api {
@@ -39,6 +41,8 @@ pub struct Api {
     pub version: &'static str,
     /// Commit of the build.
     pub commit: &'static str,
+    /// Whose turn it is in a round.
+    pub turns: Turns,
     /// Renders the figures.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Cancelled when the process stops: watches end then.

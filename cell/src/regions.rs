@@ -15,6 +15,8 @@ use crate::refusal::Refusal;
 #[derive(Clone)]
 pub struct Regions {
     own: Region,
+    /// The others, as they were configured: the order of failover.
+    others: Arc<[Region]>,
     views: Arc<BTreeMap<Region, Served>>,
     downloads: Downloads,
 }
@@ -56,13 +58,19 @@ impl Which {
 }
 
 impl Regions {
-    /// All views of a cell; the own region's must be among them.
+    /// All views of a cell: the own region's, and the others' in the order of failover.
     #[must_use]
-    pub fn new(own: Region, views: BTreeMap<Region, watch::Receiver<Arc<View>>>) -> Self {
+    pub fn new(
+        own: (Region, watch::Receiver<Arc<View>>),
+        others: Vec<(Region, watch::Receiver<Arc<View>>)>,
+    ) -> Self {
+        let order = others.iter().map(|(region, _)| region.clone()).collect();
+        let name = own.0.clone();
         let served =
             |view: watch::Receiver<Arc<View>>| Served { view, bell: None, encodings: Encodings::default() };
-        let views = views.into_iter().map(|(region, view)| (region, served(view))).collect();
-        Self { own, views: Arc::new(views), downloads: Downloads::default() }
+        let views = std::iter::once(own).chain(others);
+        let views = views.map(|(region, view)| (region, served(view))).collect();
+        Self { own: name, others: order, views: Arc::new(views), downloads: Downloads::default() }
     }
 
     /// The same with watchers that are woken at a pace, by the tasks that are given with it.
@@ -111,12 +119,8 @@ impl Regions {
     pub(crate) fn select(&self, which: &Which) -> Result<Vec<Served>, Refusal> {
         let named = |region: &Region| {
             self.views.get(region).cloned().ok_or_else(|| {
-                let known: Vec<_> = self.views.keys().map(Region::as_str).collect();
-                Refusal::invalid(vec![rollcall_model::Invalid::new(
-                    Code::InvalidParameter,
-                    "region",
-                    format!("this cell does not serve {region}; it serves {}", known.join(", ")),
-                )])
+                let detail = self.foreign(region);
+                Refusal::invalid(vec![rollcall_model::Invalid::new(Code::InvalidParameter, "region", detail)])
             })
         };
         match which {
@@ -137,6 +141,29 @@ impl Regions {
     /// A region that this cell does not serve.
     pub fn now(&self, which: &Which) -> Result<Vec<Arc<View>>, Refusal> {
         Ok(self.select(which)?.iter().map(|served| served.view.borrow().clone()).collect())
+    }
+
+    /// The views as they are now, in the order in which they are asked when those before have nobody: the region that a
+    /// question is about, then the others as they were configured.
+    ///
+    /// # Errors
+    /// A region that this cell does not serve.
+    pub fn in_order(&self, which: &Which) -> Result<Vec<Arc<View>>, Refusal> {
+        let first = match which {
+            Which::Own | Which::All => &self.own,
+            Which::Named(region) => region,
+        };
+        let others = std::iter::once(&self.own).chain(self.others.iter()).filter(|other| *other != first);
+        let mut views = self.now(&Which::Named(first.clone()))?;
+        views.extend(others.filter_map(|other| Some(self.views.get(other)?.view.borrow().clone())));
+        Ok(views)
+    }
+
+    /// What is said about a region that is not served.
+    #[must_use]
+    pub fn foreign(&self, region: &Region) -> String {
+        let known: Vec<_> = self.views.keys().map(Region::as_str).collect();
+        format!("this cell does not serve {region}; it serves {}", known.join(", "))
     }
 
     /// Whether the own region's state can be served: loaded, from the store or from disk.

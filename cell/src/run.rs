@@ -1,6 +1,5 @@
 //! How the parts of a cell are wired.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +98,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let keeper = KeeperHandle::new(config.guard.limits(), clock.clone());
     let (founding_tx, founding) = watch::channel(None);
     let (own_tx, own_view) = watch::channel(Arc::new(View::new(own.clone())));
-    let mut views = BTreeMap::from([(own.clone(), own_view.clone())]);
+    let mut others = Vec::new();
 
     let replica = Replica::open(
         Arc::clone(&store),
@@ -125,9 +124,9 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         let file = file(format!("view.{remote}.state"));
         let view = RemoteView::open(remote.clone(), source, published, clock.clone(), file).await;
         tasks.spawn("remote_view", view.run(cancel.clone()));
-        views.insert(remote, receiver);
+        others.push((remote, receiver));
     }
-    let (regions, paces) = Regions::new(own.clone(), views).paced();
+    let (regions, paces) = Regions::new((own.clone(), own_view.clone()), others).paced();
     for pace in paces {
         tasks.spawn("pace", pace);
     }
@@ -174,6 +173,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         version: rollcall_runtime::build_info::VERSION,
         commit,
         metrics: Arc::new(move || metrics.render()),
+        turns: api::Turns::default(),
         stopping: cancel.clone(),
     };
     let http_at = http.local_addr()?;

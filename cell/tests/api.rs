@@ -20,6 +20,7 @@ mod api {
     mod registering;
     mod renewing;
     mod reporting;
+    mod resolving;
     mod session;
     mod sharing;
     mod updating;

@@ -10,6 +10,7 @@ mod operator;
 mod query;
 pub(crate) mod refusal;
 mod registration;
+mod resolve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) use dev::DevArgs;
 pub(crate) use operator::{EvictArgs, GuardArgs, GuardVerb, MuteArgs};
 pub(crate) use query::QueryArgs;
 pub(crate) use registration::RegistrationArgs;
+pub(crate) use resolve::ResolveArgs;
 
 /// Where a cell is when nobody says: the first region of `rollcall dev`.
 pub(crate) const URL: &str = "http://127.0.0.1:7400";
@@ -118,6 +120,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         region: Option<String>,
     },
+    /// Shows whom a caller would call, in order
+    Resolve(ResolveArgs),
     /// Shows the regions that a cell serves, with their age
     Regions,
     /// Prints what changes, as it changes

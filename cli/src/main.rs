@@ -76,6 +76,7 @@ async fn verb(Args { url, output, verb }: Args, environment: &[(String, String)]
             verbs::agents::agents(url, output, query, limit, page_token).await
         }
         Verb::Agent { id, region } => verbs::agent::agent(url, output, id, region).await,
+        Verb::Resolve(args) => verbs::resolve::resolve(url, output, args).await,
         Verb::Regions => verbs::regions::regions(url, output).await,
         Verb::Watch { query, since } => verbs::watch::watch(url, output, query, since).await,
         Verb::Removals { limit, id } => verbs::removals::removals(url, output, limit, id).await,

@@ -14,6 +14,7 @@ pub(crate) mod regions;
 pub(crate) mod register;
 pub(crate) mod removals;
 pub(crate) mod renew;
+pub(crate) mod resolve;
 pub(crate) mod watch;
 
 use crate::args::{Id, Output};

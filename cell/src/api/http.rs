@@ -10,6 +10,7 @@ mod problem;
 mod process;
 mod registrations;
 mod report;
+mod resolve;
 mod subject;
 mod watch;
 
@@ -27,6 +28,8 @@ use rollcall_runtime::serve::{self, Oversize, Unreadable};
 use crate::api::Api;
 use crate::api::http::parameters::Parameters;
 use crate::refusal::Refusal;
+
+pub use resolve::Turns;
 
 type Shared = Arc<Api>;
 type Answer = Result<Response, Refusal>;
@@ -48,6 +51,7 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/v1/agents", get(agents::list))
         .route("/v1/agents/{namespace}/{name}/{instance}", get(agents::get))
         .route("/v1/agents/{namespace}/{name}/.well-known/agent-card.json", get(card::card))
+        .route("/v1/resolve", get(resolve::answer))
         .route("/v1/regions", get(agents::regions))
         .route("/v1/removals", get(agents::removals))
         .route("/v1/guard", get(operator::guard))
@@ -110,6 +114,7 @@ async fn root(State(api): State<Shared>, parameters: Parameters) -> Answer {
     Ok(process::text(format!(
         "Rollcall {}: the registry of region {region}.\n\n\
          Who is there:      curl $URL/v1/agents\n\
+         Whom to call:      curl $URL/v1/resolve?name=<name>\n\
          Which regions:     curl $URL/v1/regions\n\
          What happens:      curl -N $URL/v1/watch\n\
          Who went and why:  curl $URL/v1/removals\n\

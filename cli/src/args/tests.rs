@@ -45,6 +45,8 @@ fn every_verb_of_the_contract_is_understood() {
         "agents --namespace a --name b --capability a:b:v1 --capability c:d:v1 --skill s --tag t --tag u --kind agent \
          --version ^2 --zone a --lifecycle healthy --metadata k=v --region all --limit 5 --page-token t",
         "agent a/b/c --region eu-west",
+        "resolve --capability a:b:v1 --policy sticky --affinity-key k --from-zone a --failover eu,ap --residency us,eu \
+         --prefer x,y --canary-version ^2 --canary-share 0.05 --limit 5",
         "regions",
         "watch --since 1-ab:7 --region all --capability a:b:v1",
         "removals --limit 5 --id a/b/c",
@@ -143,6 +145,31 @@ fn query_flags_become_parameters_of_the_same_name() {
             ("region", "all"),
         ]
     );
+}
+
+#[test]
+fn flags_of_resolve_become_parameters_of_the_same_name() {
+    let line = "resolve --policy canary --from-zone a --affinity-key k --failover false --residency us,eu --prefer x,y \
+                --canary-version ^2 --canary-share 0.1 --limit 5 --name b";
+    let Verb::Resolve(args) = parse(line).unwrap().verb else {
+        panic!("it was parsed as another verb");
+    };
+    let mut parameters = args.parameters();
+    parameters.sort();
+    let parameters: Vec<_> = parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let expected = [
+        "affinity_key=k",
+        "canary_share=0.1",
+        "canary_version=^2",
+        "failover=false",
+        "from_zone=a",
+        "limit=5",
+        "name=b",
+        "policy=canary",
+        "prefer=x,y",
+        "residency=us,eu",
+    ];
+    assert_eq!(parameters, expected);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn tell(answer: &Value) -> Told {
 }
 
 /// Why a list cannot be trusted to be whole, if so: an empty one from a region that was never loaded means nothing.
-fn doubt(region: &Value) -> Option<String> {
+pub(super) fn doubt(region: &Value) -> Option<String> {
     let name = cell(region.get("region"));
     match region.get("state").and_then(Value::as_str) {
         Some("current") => None,

@@ -100,6 +100,7 @@ fn no_connection_ends_with_5_and_a_sentence() {
         &["watch"],
         &["agents"],
         &["agent", "a/b/c"],
+        &["resolve"],
         &["removals"],
         &["renew", "a/b/c", "--epoch", "1"],
         &["deregister", "a/b/c", "--epoch", "1"],
@@ -150,6 +151,30 @@ fn the_environment_names_the_cell_and_the_flag_wins() {
     let mut command = rollcall();
     command.env("ROLLCALL_URL", "http://127.0.0.1:1").args(["regions", "--url", &dev.urls[0]]);
     assert_eq!(Process::start(command).end().code, Some(0));
+}
+
+#[test]
+fn resolve_tells_whom_to_call_and_if_nobody_why() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "us,eu"]);
+    let (us, eu) = (dev.urls[0].as_str(), dev.urls[1].as_str());
+    assert_eq!(say(us, &["register", "--id", "a/b/c", "--endpoint", "http://h:1/"]).code, Some(0));
+    let other = eventually("the other region fails over", || {
+        let other = say(eu, &["resolve", "--name", "b", "-o", "json"]).json();
+        (other["outcome"] == "found").then_some(other)
+    });
+    assert_eq!(
+        (&other["candidates"][0]["id"], &other["candidates"][0]["region"]),
+        (&"a/b/c".into(), &"us".into())
+    );
+    let table = say(us, &["resolve", "--name", "b", "--policy", "round_robin"]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    assert!(table.stdout.contains("\na/b/c  us ") && table.stderr.is_empty(), "{table:?}");
+    let nobody = say(eu, &["resolve", "--name", "b", "--residency", "eu"]);
+    assert_eq!(nobody.code, Some(0), "{nobody:?}");
+    assert!(nobody.stderr.contains("nobody who fits"), "{nobody:?}");
+    let refused = say(us, &["resolve", "--policy", "sticky"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("needs affinity_key"), "{refused:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
-use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, limits};
+use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, Reach, Wish, limits};
 
 use crate::api::reading::{self, Place};
 use crate::refusal::Refusal;
@@ -101,16 +101,42 @@ impl Parameters {
 
     /// Takes everything that is a query's.
     pub(super) fn query(&mut self) -> Query {
-        let mut query = Query::default();
+        self.all(Query::set)
+    }
+
+    /// Takes everything that says where an answer may come from.
+    pub(super) fn reach(&mut self) -> Reach {
+        self.all(Reach::set)
+    }
+
+    /// Takes everything that says in which order an answer is wished.
+    pub(super) fn wish(&mut self) -> Wish {
+        self.all(Wish::set)
+    }
+
+    /// Takes all parameters that a reader of the model knows.
+    fn all<T: Default>(&mut self, set: impl Fn(&mut T, &str, &str) -> Result<bool, Invalid>) -> T {
+        let mut read = T::default();
         let found = &mut self.found;
-        self.left.retain(|(name, value)| match query.set(name, value) {
-            Ok(is_query) => !is_query,
+        self.left.retain(|(name, value)| match set(&mut read, name, value) {
+            Ok(is_known) => !is_known,
             Err(finding) => {
                 found.push(finding);
                 false
             }
         });
-        query
+        read
+    }
+
+    /// Keeps what is wrong with all of them together, for the refusal.
+    pub(super) fn checked<T>(&mut self, judged: Result<T, Invalid>) -> Option<T> {
+        let keep = |finding: Invalid| {
+            // What is wrong by itself is not also told as missing.
+            if self.found.iter().all(|found| found.pointer != finding.pointer) {
+                self.found.push(finding);
+            }
+        };
+        judged.map_err(keep).ok()
     }
 
     /// Takes the holder of a shared entry; `default` when none is named.
