@@ -147,6 +147,12 @@ pub(crate) enum Verb {
     Evict(EvictArgs),
     /// Ignores an instance's heartbeats for a while: a drill
     Mute(MuteArgs),
+    /// Asks a cell what is wrong, and says what to do next
+    Doctor {
+        /// A replicator to ask as well, by its HTTP address; more than one: all of them
+        #[arg(long, value_name = "URL")]
+        replicator: Vec<String>,
+    },
     /// Checks or prints settings
     Config {
         #[command(subcommand)]

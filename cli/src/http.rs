@@ -8,7 +8,7 @@ mod refusal;
 
 use std::time::Duration;
 
-use reqwest::header::{IF_MATCH, RETRY_AFTER};
+use reqwest::header::{DATE, IF_MATCH, RETRY_AFTER};
 use reqwest::{Client, Method, Response, Url, redirect};
 use rollcall_model::Epoch;
 
@@ -45,6 +45,8 @@ pub(crate) struct Call {
 pub(crate) struct Answer {
     /// The body as it came; may be empty.
     pub(crate) body: String,
+    /// When it was made, by the other side's clock, as its header says.
+    pub(crate) date: Option<String>,
 }
 
 /// A call that was not.
@@ -129,7 +131,8 @@ impl Cell {
 
     async fn whole(&self, call: &Call) -> Result<Answer, Failure> {
         let response = self.begin(call).await?;
-        Ok(Answer { body: self.read(response).await? })
+        let date = response.headers().get(DATE).and_then(|date| Some(date.to_str().ok()?.to_owned()));
+        Ok(Answer { body: self.read(response).await?, date })
     }
 
     /// Makes a call whose answer is a stream: done when the answer begins.

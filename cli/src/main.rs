@@ -5,6 +5,7 @@
 
 mod args;
 mod dev;
+mod doctor;
 mod exit;
 mod http;
 mod roles;
@@ -83,6 +84,7 @@ async fn verb(Args { url, output, verb }: Args, environment: &[(String, String)]
         Verb::Guard(args) => verbs::guard::guard(url, output, args).await,
         Verb::Evict(args) => verbs::evict::evict(url, output, args).await,
         Verb::Mute(args) => verbs::mute::mute(url, output, args).await,
+        Verb::Doctor { replicator } => Box::pin(doctor::doctor(url, output, &replicator)).await,
         Verb::Config { verb } => verbs::config::config(verb, output, environment),
         Verb::Completions { shell } => verbs::completions::completions(shell),
     };

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn answer(body: &str) -> Result<Answer, Failure> {
-        Ok(Answer { body: body.to_owned() })
+        Ok(Answer { body: body.to_owned(), date: None })
     }
 
     fn tell(value: &Value) -> Told {

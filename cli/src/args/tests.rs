@@ -55,6 +55,8 @@ fn every_verb_of_the_contract_is_understood() {
         "-o json guard release a/b/c --url http://h:1",
         "evict a/b/c --reason x",
         "mute --seconds 60 a/b/c",
+        "doctor",
+        "doctor --replicator http://h:1 --replicator http://h:2 -o json",
         "config check f",
         "config check f --role cell",
         "config print f --role replicator",

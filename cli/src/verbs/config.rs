@@ -34,7 +34,7 @@ pub(crate) fn config(verb: ConfigVerb, output: Output, environment: &Environment
             Err(words) => (Err(words), String::new()),
         },
     };
-    let result = result.map(|body| Answer { body });
+    let result = result.map(|body| Answer { body, date: None });
     show(output, result.map_err(|words| Failure { exit: Exit::Usage, body: None, words }), |_| Told {
         table,
         notes: Vec::new(),

@@ -4,6 +4,7 @@
 
 mod cell;
 mod dev;
+mod doctor;
 mod operator;
 mod process;
 mod replicator;

@@ -1,0 +1,120 @@
+//! `rollcall doctor`: asks a cell, and a replicator if one is named, what is wrong and says what to do next.
+//!
+//! Promises: it only reads; each finding has a verdict, what was seen, and unless all is well the next step. It ends
+//! with 1 when anything fails. It never guesses: what could not be asked is said to be so.
+
+mod cell;
+mod check;
+mod replicator;
+
+use std::time::Duration;
+
+use reqwest::Method;
+use rollcall_model::Timestamp;
+use rollcall_runtime::clock;
+use serde_json::{Value, json};
+
+use crate::args::Output;
+use crate::exit::Exit;
+use crate::http::{Answer, Call, Cell, Failure};
+use crate::show::{Shown, Told, show};
+use crate::table::table;
+
+use self::check::{Check, Verdict};
+
+pub(crate) async fn doctor(url: &str, output: Output, replicators: &[String]) -> Shown {
+    let mut checks = match Asked::of(url).await {
+        Ok(asked) => cell::judge(&asked),
+        Err(failure) => return show(output, Err(failure), |_| Told::default()),
+    };
+    for url in replicators {
+        match Asked::of(url).await {
+            Ok(asked) => checks.extend(replicator::judge(&asked)),
+            Err(failure) => return show(output, Err(failure), |_| Told::default()),
+        }
+    }
+    shown(output, &checks)
+}
+
+fn shown(output: Output, checks: &[Check]) -> Shown {
+    let body = json!({ "checks": checks }).to_string();
+    let exit =
+        if checks.iter().any(|check| check.verdict == Verdict::Fail) { Exit::Failed } else { Exit::Done };
+    let shown =
+        show(output, Ok(Answer { body, date: None }), |_| Told { table: text(checks), notes: Vec::new() });
+    Shown { exit, ..shown }
+}
+
+/// A line for each check, and below them what to do about those that are not well.
+fn text(checks: &[Check]) -> String {
+    let row =
+        |check: &Check| vec![check.name.clone(), check.verdict.as_str().to_owned(), check.detail.clone()];
+    let mut text = table(&["CHECK", "VERDICT", "DETAIL"], checks.iter().map(row).collect());
+    let steps = checks.iter().filter_map(|check| Some((check, check.next.as_ref()?)));
+    for (at, (check, next)) in steps.enumerate() {
+        text.push_str(if at == 0 { "\n\n" } else { "\n" });
+        text.push_str(&format!("{}: {next}", check.name));
+    }
+    text
+}
+
+/// What became of asking one process.
+struct Asked {
+    url: String,
+    /// Or why nothing answered.
+    answers: Result<Answers, Failure>,
+}
+
+/// What a process answered to each question.
+struct Answers {
+    /// How long the first answer took.
+    took: Duration,
+    /// When that answer was made by the process's clock, and half way between asking and hearing by this machine's.
+    clocks: Option<(Timestamp, Timestamp)>,
+    version: Value,
+    ready: Result<String, Failure>,
+    regions: Result<Value, Failure>,
+    guard: Result<Value, Failure>,
+}
+
+impl Asked {
+    /// Asks one process everything. The error: the address is none.
+    async fn of(url: &str) -> Result<Self, Failure> {
+        let process = Cell::at(url)?;
+        let url = if url.is_empty() { crate::args::URL } else { url }.trim_end_matches('/').to_owned();
+        Ok(Self { url, answers: Answers::of(&process).await })
+    }
+}
+
+impl Answers {
+    async fn of(process: &Cell) -> Result<Self, Failure> {
+        let get = |path: &[&str]| process.send(Call::new(Method::GET, path));
+        let (began, wall) = (clock::monotonic(), clock::wall_ms());
+        // When nobody is there, each further question would only wait for the same.
+        let version = get(&["version"]).await?;
+        let took = clock::monotonic().saturating_sub(began);
+        let half = i64::try_from(took.as_millis() / 2).unwrap_or_default();
+        let clocks = version.date.as_deref().and_then(moment).map(|theirs| (theirs, Timestamp(wall + half)));
+        let verbose = [("verbose".to_owned(), String::new())];
+        let ready = process.send(Call::new(Method::GET, &["readyz"]).query(verbose)).await;
+        Ok(Self {
+            took,
+            clocks,
+            version: parsed(&version),
+            ready: ready.map(|answer| answer.body),
+            regions: get(&["v1", "regions"]).await.map(|answer| parsed(&answer)),
+            guard: get(&["v1", "guard"]).await.map(|answer| parsed(&answer)),
+        })
+    }
+}
+
+/// What is no JSON is as nothing: then no process of ours answers there.
+fn parsed(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_default()
+}
+
+/// Reads the header `Date`, which has whole seconds.
+fn moment(date: &str) -> Option<Timestamp> {
+    let at = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
+    Some(Timestamp(at.as_millisecond()))
+}

@@ -1,0 +1,136 @@
+//! The checks of a replicator.
+
+use serde_json::Value;
+
+use super::Asked;
+use super::check::{Check, build, said};
+use crate::table::{cell, counted, seconds};
+
+pub(super) fn judge(asked: &Asked) -> Vec<Check> {
+    let url = &asked.url;
+    let answers = match &asked.answers {
+        Ok(answers) => answers,
+        Err(failure) => {
+            let next = "start it with `rollcall replicator`, or name its HTTP address, [listen] http";
+            return vec![Check::fail("replicator", said(failure), next)];
+        }
+    };
+    if answers.version.get("role").and_then(Value::as_str) != Some("replicator") {
+        let next = "name a replicator's HTTP address, [listen] http of its file";
+        return vec![Check::fail("replicator", format!("what answers at {url} is no replicator"), next)];
+    }
+    let region = cell(answers.version.get("region"));
+    let mut checks = vec![
+        Check::ok("replicator", format!("{url} answers, the replicator of region {region}")),
+        build("replicator version", &answers.version),
+    ];
+    let text = match &answers.ready {
+        Ok(text) => text.clone(),
+        // It is in the body of the refusal as well.
+        Err(failure) => failure.body.clone().unwrap_or_default(),
+    };
+    match &answers.ready {
+        Ok(_) => checks.push(Check::ok("replicator ready", "it serves its views")),
+        Err(_) => {
+            let waiting = text.lines().filter_map(|line| line.strip_prefix("waiting for "));
+            let detail = format!("it waits for {}", waiting.collect::<Vec<_>>().join(", "));
+            checks.push(Check::fail(
+                "replicator ready",
+                detail,
+                "see that the log, [[follow]], is up and reached",
+            ));
+        }
+    }
+    checks.extend(text.lines().filter_map(publisher));
+    let regions = answers.regions.as_ref().ok().and_then(|regions| regions.get("regions")?.as_array());
+    checks.extend(regions.into_iter().flatten().map(followed));
+    checks
+}
+
+/// `publisher us-east: publishing`, or `starting`, or `waiting:` and for what.
+fn publisher(line: &str) -> Option<Check> {
+    let (_, state) = line.strip_prefix("publisher ")?.split_once(": ")?;
+    Some(match state.strip_prefix("waiting: ") {
+        None => Check::ok("publisher", state),
+        Some(why) => Check::fail(
+            "publisher",
+            why,
+            "until that is there other regions see this one grow old; it goes on by itself",
+        ),
+    })
+}
+
+fn followed(region: &Value) -> Check {
+    let member = |name: &str| cell(region.get(name));
+    let name = format!("replicator view {}", member("region"));
+    let next = format!("see that the log is up, and that the replicator of {} publishes", member("region"));
+    let detail = match member("state").as_str() {
+        "not_loaded" => "never loaded: nothing is known of it".to_owned(),
+        state => {
+            let agents = counted(&member("count"), "agent");
+            format!("{state}, {} old, {agents}", seconds(region.get("age_ms")))
+        }
+    };
+    match member("state").as_str() {
+        "current" => Check::ok(name, detail),
+        "behind" => Check::warn(name, detail, next),
+        _ => Check::fail(name, detail, next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::doctor::Answers;
+    use crate::doctor::check::Verdict;
+    use crate::exit::Exit;
+    use crate::http::Failure;
+
+    fn judged(ready: Result<String, Failure>, state: &str) -> Vec<(String, Verdict)> {
+        let answers = Answers {
+            took: Duration::ZERO,
+            clocks: None,
+            version: json!({"version": env!("CARGO_PKG_VERSION"), "commit": crate::COMMIT, "region": "us", "role": "replicator"}),
+            ready,
+            regions: Ok(
+                json!({"regions": [{"region": "eu", "role": "view", "state": state, "age_ms": 5, "count": 1}]}),
+            ),
+            guard: Ok(Value::Null),
+        };
+        let checks = judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) });
+        checks.into_iter().map(|check| (check.name, check.verdict)).collect()
+    }
+
+    fn unwell(checks: Vec<(String, Verdict)>) -> Vec<(String, Verdict)> {
+        checks.into_iter().filter(|(_, verdict)| *verdict != Verdict::Ok).collect()
+    }
+
+    #[test]
+    fn a_replicator_that_publishes_and_follows_is_well() {
+        let text = "view eu: current, age 5 ms\npublisher us: publishing\nready\n";
+        let checks = judged(Ok(text.into()), "current");
+        let names: Vec<_> = checks.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["replicator", "replicator version", "replicator ready", "publisher", "replicator view eu"]
+        );
+        assert_eq!(unwell(checks), []);
+    }
+
+    #[test]
+    fn what_it_waits_for_is_a_failure_by_name() {
+        let text = "publisher us: waiting: the cell at http://h:2 cannot be reached: x\nready\n";
+        let fail = |name: &str| (name.to_owned(), Verdict::Fail);
+        assert_eq!(unwell(judged(Ok(text.into()), "current")), [fail("publisher")]);
+        let body = Some("view eu: not_loaded, age -\nwaiting for view eu\nnot ready\n".to_owned());
+        let refused = Failure { exit: Exit::Unavailable, body, words: "refused (503)".into() };
+        assert_eq!(
+            unwell(judged(Err(refused), "not_loaded")),
+            [fail("replicator ready"), fail("replicator view eu")]
+        );
+    }
+}
