@@ -59,7 +59,8 @@ pub(super) fn said(failure: &Failure) -> String {
         failure.body.as_deref().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     match problem.get("detail").and_then(Value::as_str) {
         Some(detail) => detail.to_owned(),
-        None => failure.words.lines().next().unwrap_or_default().to_owned(),
+        // The advice behind it is for other verbs.
+        None => failure.words.split([';', '\n']).next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -99,7 +99,10 @@ fn a_store_that_is_not_there_is_found_with_what_hangs_on_it() {
 
 #[test]
 fn nobody_there_is_a_failure_with_the_next_step() {
-    let ended = doctor(&nowhere());
+    let url = nowhere();
+    let ended = doctor(&url);
+    let detail = format!("no cell answers at {url}/: Connection refused (os error 111)");
+    assert_eq!(ended.json()["checks"][0]["detail"], detail);
     assert_eq!((ended.code, unwell(&ended)), (Some(1), vec![pair("reachable", "fail")]), "{ended:?}");
     let ended = say("cell:7400", &["doctor"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");

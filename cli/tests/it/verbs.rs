@@ -178,6 +178,26 @@ fn resolve_tells_whom_to_call_and_if_nobody_why() {
 }
 
 #[test]
+fn res_05_a_capability_that_nobody_has_is_told_apart_from_one_that_nobody_has_here() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "us,eu"]);
+    let (us, eu) = (dev.urls[0].as_str(), dev.urls[1].as_str());
+    let line = ["register", "--id", "a/b/c", "--endpoint", "http://h:1/", "--capability", "email:send:v1"];
+    assert_eq!(say(us, &line).code, Some(0));
+    eventually("the other region sees it", || {
+        (say(eu, &["agent", "a/b/c", "--region", "us"]).code == Some(0)).then_some(())
+    });
+    let strange = "nobody in any region that is loaded has email:sned:v1: is it spelt right?";
+    for verb in [&["agents"][..], &["resolve"], &["resolve", "--failover", "false"]] {
+        let typo = say(eu, &[verb, &["--capability", "email:sned:v1"]].concat());
+        assert!(typo.code == Some(0) && typo.stderr.contains(strange), "{typo:?}");
+        let known = say(eu, &[verb, &["--capability", "email:send:v1", "--namespace", "x"]].concat());
+        assert!(known.code == Some(0) && !known.stderr.contains("spelt"), "{known:?}");
+        let json = say(eu, &[verb, &["--capability", "email:sned:v1", "-o", "json"]].concat());
+        assert_eq!((json.code, json.stderr.as_str()), (Some(0), ""), "{json:?}");
+    }
+}
+
+#[test]
 fn a_card_is_handed_out_byte_for_byte() {
     let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
     let folder = tempfile::tempdir().expect("a folder");
