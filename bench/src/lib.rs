@@ -6,6 +6,7 @@
     reason = "a bench fails by panicking and prints"
 )]
 
+pub mod fleet;
 pub mod nacos;
 
 use std::time::Duration;

@@ -3,7 +3,8 @@
 //! Promises: who resolves never waits here; a report takes a lock only when it says something new, and holds it for a
 //! few steps of a map. Never here: a call of ours to an instance; the probe is one of the caller's own.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
@@ -20,6 +21,8 @@ pub(crate) struct Book {
     /// Written under the lock, then shown.
     written: Mutex<Written>,
     shown: ArcSwap<Ejections>,
+    /// Whether anything is shown: a page of nothing is not even opened.
+    is_empty: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -32,12 +35,17 @@ impl Book {
     pub(crate) fn new(limits: EjectionLimits) -> Self {
         let ejections = Ejections::new(limits);
         let shown = ArcSwap::from_pointee(ejections.clone());
-        Self { written: Mutex::new(Written { ejections, tended: Instant::default() }), shown }
+        let written = Mutex::new(Written { ejections, tended: Instant::default() });
+        Self { written, shown, is_empty: AtomicBool::new(true) }
     }
 
-    /// What is thought of everybody at this moment.
-    pub(crate) fn now(&self, now: Instant) -> Page<'_> {
-        Page { book: self, shown: self.shown.load(), now }
+    /// What is thought of everybody at this moment; `None` when nothing bad is known of anybody.
+    pub(crate) fn now(&self, now: Instant) -> Option<Page<'_>> {
+        // It is set after what it speaks of; a reader that is a moment late calls one of whom nothing was known.
+        if self.is_empty.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(Page { book: self, shown: self.shown.load(), now })
     }
 
     /// Takes what became of a call.
@@ -93,7 +101,8 @@ impl Book {
     }
 
     fn show(&self, written: &Written) {
-        self.shown.store(std::sync::Arc::new(written.ejections.clone()));
+        self.shown.store(Arc::new(written.ejections.clone()));
+        self.is_empty.store(written.ejections.is_empty(), Ordering::Release);
     }
 
     fn take_probe(&self, region: &Region, registration: &Registration, now: Instant) -> bool {
@@ -110,7 +119,7 @@ impl Book {
 /// What was thought of everybody when a caller began to resolve.
 pub(crate) struct Page<'a> {
     book: &'a Book,
-    shown: Guard<std::sync::Arc<Ejections>>,
+    shown: Guard<Arc<Ejections>>,
     now: Instant,
 }
 

@@ -26,12 +26,14 @@
 #![deny(missing_docs)]
 
 mod background;
+mod clock;
 mod ejection;
 mod error;
 mod follow;
 mod kubernetes;
 mod local_snapshot;
 mod options;
+mod reading;
 mod registrant;
 mod registry;
 mod resolver;
@@ -41,6 +43,7 @@ mod transport;
 pub use error::{CallError, StartError};
 pub use local_snapshot::{LocalSnapshot, RegionStatus};
 pub use options::{RegistrantOptions, RegistryOptions};
+pub use reading::Reading;
 pub use registrant::{Closed, Registrant, RegistrantState, Status};
 pub use registry::Registry;
 pub use resolver::{Candidate, Resolution};
@@ -48,4 +51,4 @@ pub use role::{Agent, Tool};
 /// The words of the API: declarations, queries, registrations.
 pub use rollcall_model as model;
 pub use rollcall_model::ejection::{Called, Ejected, EjectionLimits};
-pub use rollcall_model::resolve::Outcome;
+pub use rollcall_model::resolve::{Outcome, Resolving};

@@ -5,10 +5,7 @@
 
 use std::time::Duration;
 
-use rollcall_model::resolve::{Asked, Trust, resolve};
-use rollcall_model::{Freshness, Instant, Position, Query, Reach, Region, Registration, View};
-
-use crate::resolver::{Candidate, Resolution};
+use rollcall_model::{Freshness, Instant, Position, Region, View};
 
 /// The states of the followed regions at one moment.
 #[derive(Clone, Debug)]
@@ -45,16 +42,13 @@ impl LocalSnapshot {
         Self { views: self.views.iter().map(replaced).collect(), age_max: self.age_max }
     }
 
-    pub(crate) fn resolve(
-        &self,
-        query: &Query,
-        reach: &Reach,
-        now: Instant,
-        trust: impl FnMut(&Region, &Registration) -> Trust,
-    ) -> Resolution {
-        let asked = Asked { views: &self.views, query, reach, age_max: self.age_max };
-        let found = resolve(asked, now, trust);
-        Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
+    /// These states.
+    pub(crate) const fn of(views: Vec<View>, age_max: Duration) -> Self {
+        Self { views, age_max }
+    }
+
+    pub(crate) const fn age_max(&self) -> Duration {
+        self.age_max
     }
 
     pub(crate) fn regions(&self, now: Instant) -> Vec<RegionStatus> {

@@ -9,7 +9,7 @@ use crate::error::StartError;
 /// Most URLs of one region's cell: a list to try in turn, not a fleet.
 const URLS_MAX: usize = 16;
 /// Hard limit on the age of what is resolved from (acceptance SNP-05).
-const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long [`Registry::connect`](crate::Registry::connect) waits for its own region: a start is not held up by a
 /// registry that is away.
 const FIRST_LOAD: Duration = Duration::from_secs(3);

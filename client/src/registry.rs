@@ -4,21 +4,21 @@
 //! until the hard limit of age. Never here: a call to the registry on the path of a call (promise I27).
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use rollcall_model::ejection::Ejected;
-use rollcall_model::resolve::{Trust, everybody};
-use rollcall_model::{Called, Clock, Instant, Query, Reach, Region, Registration, View};
+use rollcall_model::{Called, Clock, EjectionLimits, Instant, Query, Reach, Region, Registration, View};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::clock::clock;
 use crate::ejection::Book;
 use crate::error::StartError;
 use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
-use crate::options::RegistryOptions;
-use crate::resolver::Resolution;
+use crate::options::{AGE_MAX, RegistryOptions};
+use crate::reading::Reading;
+use crate::resolver::{Candidate, Resolution};
 use crate::transport::Watches;
 
 /// A handle to what is known of the followed regions. Cheap to clone; following ends with the last clone.
@@ -88,6 +88,21 @@ impl Registry {
         Ok(registry)
     }
 
+    /// A registry that follows nobody and knows these states for ever, the own region's first: for tests of what calls.
+    ///
+    /// Its time begins with it; a view that was heard of at time zero ages from then on.
+    #[must_use]
+    pub fn offline(views: Vec<View>) -> Self {
+        let limits = EjectionLimits::default();
+        let current = Arc::new(Current {
+            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views, AGE_MAX)),
+            changed: watch::Sender::new(()),
+            ejections: Some(Book::new(limits)),
+        });
+        let stop = CancellationToken::new().drop_guard();
+        Self { inner: Arc::new(Inner { current, clock: clock(), _stop: stop }) }
+    }
+
     /// Finds the instances that fit: the own region's, and those of other regions only if it has none. Immediate.
     #[must_use]
     pub fn resolve(&self, query: &Query) -> Resolution {
@@ -99,16 +114,17 @@ impl Registry {
     /// A region of the list that is not followed is as one that was never loaded.
     #[must_use]
     pub fn resolve_within(&self, query: &Query, reach: &Reach) -> Resolution {
+        let reading = self.read();
+        let found = reading.resolve(query, reach);
+        Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
+    }
+
+    /// What is known at this moment, to resolve from without copying anything. Immediate.
+    #[must_use]
+    pub fn read(&self) -> Reading<'_> {
         let (current, now) = (&self.inner.current, self.inner.clock.now());
-        let snapshot = current.snapshot.load();
-        match &current.ejections {
-            Some(book) => {
-                let page = book.now(now);
-                let trust = |region: &Region, one: &Registration| -> Trust { page.trust(region, one) };
-                snapshot.resolve(query, reach, now, trust)
-            }
-            None => snapshot.resolve(query, reach, now, everybody),
-        }
+        let page = current.ejections.as_ref().and_then(|book| book.now(now));
+        Reading { snapshot: current.snapshot.load(), page, now }
     }
 
     /// Tells what became of a call to an instance. Immediate.
@@ -154,13 +170,4 @@ impl Registry {
             let _ = changed.changed().await;
         }
     }
-}
-
-fn clock() -> Clock {
-    let zero = std::time::Instant::now();
-    let wall_ms = || {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    };
-    Clock::new(move || zero.elapsed(), wall_ms)
 }

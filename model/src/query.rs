@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::capability::CapabilityName;
 use crate::code::{Code, Invalid};
 use crate::lifecycle::{Kind, Lifecycle};
-use crate::name::{Zone, is_part};
+use crate::name::{InstanceId, Zone, is_part};
 use crate::registration::Registration;
 
 /// A question about one region's registrations. All that is set must match; nothing set matches everything.
@@ -94,13 +94,19 @@ impl Query {
         *self == Self { internal: self.internal, ..Self::default() }
     }
 
+    /// Whether an id has the namespace and the name that are asked for.
+    #[must_use]
+    pub fn is_of_its_agent(&self, id: &InstanceId) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| id.namespace() == namespace)
+            && self.name.as_ref().is_none_or(|name| id.name() == name)
+    }
+
     /// Whether this instance fits.
     #[must_use]
     pub fn matches(&self, registration: &Registration) -> bool {
         let declared = &registration.declared;
         let seen = || declared.capabilities.iter().filter(|c| self.internal || !c.internal);
-        self.namespace.as_ref().is_none_or(|namespace| declared.id.namespace() == namespace)
-            && self.name.as_ref().is_none_or(|name| declared.id.name() == name)
+        self.is_of_its_agent(&declared.id)
             && self.kind.is_none_or(|kind| declared.kind == kind)
             && self.zone.as_ref().is_none_or(|zone| declared.zone.as_ref() == Some(zone))
             && self.lifecycle.is_none_or(|lifecycle| registration.owned.lifecycle == lifecycle)

@@ -17,7 +17,7 @@ use crate::name::Region;
 use crate::query::Query;
 use crate::reach::{Failover, Reach};
 use crate::registration::Registration;
-use crate::state::State;
+use crate::state::{Selected, State};
 use crate::time::Instant;
 use crate::view::View;
 
@@ -79,24 +79,55 @@ impl<V> Clone for Asked<'_, V> {
 impl<V> Copy for Asked<'_, V> {}
 
 /// The candidates in their order, found one by one as they are taken; all are of one region.
+///
+/// It goes from region to region until one has candidates, and then through these.
 pub struct Resolving<'a, V, T> {
     outcome: Outcome,
     first: Option<Candidate<'a>>,
-    walk: Walk<'a, V, T>,
+    asked: Asked<'a, V>,
+    now: Instant,
+    trust: T,
+    /// Place in the order of regions.
+    at: usize,
+    inside: Option<Inside<'a>>,
+    is_found: bool,
+    has_not_loaded: bool,
+    has_too_old: bool,
+    has_ejected: bool,
+    /// Nobody was left, so everybody is taken.
+    takes_ejected: bool,
 }
 
 /// Asks the regions in turn.
 ///
 /// `trust` is asked about each instance that fits, once, and only as far as candidates are taken. When it leaves nobody
 /// in any region, everybody who fits is a candidate: an agent all of whose instances look bad is tried all the same.
+#[inline]
 pub fn resolve<'a, V, T>(asked: Asked<'a, V>, now: Instant, trust: T) -> Resolving<'a, V, T>
 where
     V: Borrow<View>,
     T: FnMut(&Region, &Registration) -> Trust,
 {
-    let mut walk = Walk::new(asked, now, trust);
-    let first = walk.next();
-    Resolving { outcome: if first.is_some() { Outcome::Found } else { walk.nothing() }, first, walk }
+    // Made in its place: the first candidate costs less than moving all this about.
+    let mut resolving = Resolving {
+        outcome: Outcome::Found,
+        first: None,
+        asked,
+        now,
+        trust,
+        at: 0,
+        inside: None,
+        is_found: false,
+        has_not_loaded: false,
+        has_too_old: false,
+        has_ejected: false,
+        takes_ejected: false,
+    };
+    resolving.first = resolving.walk();
+    if resolving.first.is_none() {
+        resolving.outcome = resolving.nothing();
+    }
+    resolving
 }
 
 /// Trusts everybody: for those who call nobody themselves.
@@ -126,25 +157,10 @@ where
 {
     type Item = Candidate<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Candidate<'a>> {
-        self.first.take().or_else(|| self.walk.next())
+        if self.first.is_some() { self.first.take() } else { self.walk() }
     }
-}
-
-/// Goes from region to region until one has candidates, and then through these.
-struct Walk<'a, V, T> {
-    asked: Asked<'a, V>,
-    now: Instant,
-    trust: T,
-    /// Place in the order of regions.
-    at: usize,
-    inside: Option<Inside<'a>>,
-    is_found: bool,
-    has_not_loaded: bool,
-    has_too_old: bool,
-    has_ejected: bool,
-    /// Nobody was left, so everybody is taken.
-    takes_ejected: bool,
 }
 
 /// One region, in passes: all of the best rank, then all of the next one that there is.
@@ -158,32 +174,15 @@ struct Inside<'a> {
     met: u8,
 }
 
-type Selected<'a> = Box<dyn Iterator<Item = &'a Arc<Registration>> + 'a>;
-
 /// Lifecycles that may be called, and each of them overdue.
 const RANKS: u8 = 6;
 
-impl<'a, V, T> Walk<'a, V, T>
+impl<'a, V, T> Resolving<'a, V, T>
 where
     V: Borrow<View>,
     T: FnMut(&Region, &Registration) -> Trust,
 {
-    fn new(asked: Asked<'a, V>, now: Instant, trust: T) -> Self {
-        Self {
-            asked,
-            now,
-            trust,
-            at: 0,
-            inside: None,
-            is_found: false,
-            has_not_loaded: false,
-            has_too_old: false,
-            has_ejected: false,
-            takes_ejected: false,
-        }
-    }
-
-    fn next(&mut self) -> Option<Candidate<'a>> {
+    fn walk(&mut self) -> Option<Candidate<'a>> {
         loop {
             if let Some(candidate) = self.inside() {
                 self.is_found = true;

@@ -1,8 +1,10 @@
 //! The registrations of one region at one position, with their index and digest; immutable to readers.
 
-use std::sync::Arc;
+mod index;
+mod listed;
 
-use imbl::{OrdMap, OrdSet};
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::change::Change;
 use crate::digest::StateDigest;
@@ -10,19 +12,14 @@ use crate::name::InstanceId;
 use crate::query::Query;
 use crate::registration::Registration;
 
-/// What an index entry is about. One map for all, so that there is one way to keep it right (promise I12).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Word {
-    Capability(Arc<str>),
-    Skill(Arc<str>),
-    Tag(Arc<str>),
-}
+use index::{Asked, Index, Rarest};
+use listed::{Listing, Place, Run, against_prefix};
 
 /// All registrations of a region. Cloning shares everything; a clone never changes under its reader.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    records: OrdMap<InstanceId, Arc<Registration>>,
-    index: OrdMap<Word, OrdSet<InstanceId>>,
+    records: Listing,
+    index: Index,
     digest: StateDigest,
 }
 
@@ -47,7 +44,7 @@ impl State {
 
     /// All registrations in order of id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Registration>> {
-        self.records.values()
+        self.records.iter()
     }
 
     /// Registrations after `id`, in order; from the beginning for `None`.
@@ -55,43 +52,29 @@ impl State {
         &'a self,
         id: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Registration>> + use<'a> {
-        let lower = id.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        self.records
-            .range::<_, str>((lower, std::ops::Bound::Unbounded))
-            .map(|(_, registration)| registration)
+        Run::new(&self.records, id.map_or(Place::Start, Place::Behind))
     }
 
     /// Puts or replaces; gives back what was there.
     pub fn put(&mut self, registration: Arc<Registration>) -> Option<Arc<Registration>> {
-        let before = self.records.insert(registration.declared.id.clone(), Arc::clone(&registration));
+        let before = self.records.insert(Arc::clone(&registration));
         if let Some(before) = &before {
-            self.unlist(before);
+            self.digest = self.digest.without(before.hash128());
+            if !index::has_same_words(before, &registration) {
+                self.index.unlist(before);
+            }
         }
-        for word in words(&registration) {
-            self.index.entry(word).or_default().insert(registration.declared.id.clone());
-        }
+        self.index.list(&registration);
         self.digest = self.digest.with(registration.hash128());
         before
     }
 
     /// Takes a registration out, from the records and the index in one step.
     pub fn take(&mut self, id: &InstanceId) -> Option<Arc<Registration>> {
-        let before = self.records.remove(id)?;
-        self.unlist(&before);
-        Some(before)
-    }
-
-    /// Takes what stood in the records out of the index and the digest.
-    fn unlist(&mut self, before: &Registration) {
+        let before = self.records.remove(id.as_str())?;
         self.digest = self.digest.without(before.hash128());
-        for word in words(before) {
-            if let Some(ids) = self.index.get_mut(&word) {
-                ids.remove(&before.declared.id);
-                if ids.is_empty() {
-                    self.index.remove(&word);
-                }
-            }
-        }
+        self.index.unlist(&before);
+        Some(before)
     }
 
     /// Carries out one change; gives back what was there.
@@ -104,51 +87,30 @@ impl State {
 
     /// Registrations that match, in order of id, after `after`.
     ///
-    /// The rarest word of the query leads; without one the id range of the agent or namespace does. Never a scan of
-    /// everything when an index fits.
-    pub fn select<'a>(
-        &'a self,
-        query: &'a Query,
-        after: Option<&'a str>,
-    ) -> Box<dyn Iterator<Item = &'a Arc<Registration>> + 'a> {
-        let mut rarest: Option<&OrdSet<InstanceId>> = None;
-        for word in query_words(query) {
-            match self.index.get(&word) {
-                None => return Box::new(std::iter::empty()),
-                Some(ids) if rarest.is_none_or(|best| ids.len() < best.len()) => rarest = Some(ids),
-                Some(_) => {}
-            }
-        }
-        if let Some(ids) = rarest {
-            let lower = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-            let found = ids
-                .range::<_, str>((lower, std::ops::Bound::Unbounded))
-                .filter_map(|id| self.records.get(id))
-                .filter(|registration| query.matches(registration));
-            return Box::new(found);
-        }
-        let prefix = match (&query.namespace, &query.name) {
-            (Some(namespace), Some(name)) => format!("{namespace}/{name}/"),
-            (Some(namespace), None) => format!("{namespace}/"),
-            (None, _) => String::new(),
+    /// The rarest word of the query leads; without one the id range of the namespace does. Never a scan of everything
+    /// when an index fits. The first one costs no allocation, but where an agent's name stands in several namespaces.
+    #[must_use]
+    pub fn select<'a>(&'a self, query: &'a Query, after: Option<&'a str>) -> Selected<'a> {
+        let behind = after.map_or(Place::Start, Place::Behind);
+        let (listing, from, rule) = match index::rarest(&self.index, query) {
+            Rarest::Nobody => return Selected { query, run: None, rule: Rule::All },
+            Rarest::Exactly(listing) => (listing, behind, Rule::All),
+            Rarest::Of(listing) => (listing, behind, Rule::Matching),
+            Rarest::NoWord if query.namespace.is_none() => (&self.records, behind, Rule::Matching),
+            Rarest::NoWord => match after {
+                Some(after) if against_prefix(query, after) != Ordering::Greater => {
+                    (&self.records, behind, Rule::Together)
+                }
+                Some(_) | None => (&self.records, Place::Before(query), Rule::Together),
+            },
         };
-        let lower = match after {
-            Some(after) if after >= prefix.as_str() => std::ops::Bound::Excluded(after),
-            Some(_) | None => std::ops::Bound::Included(prefix.as_str()),
-        };
-        let range = self.records.range::<_, str>((lower, std::ops::Bound::Unbounded));
-        Box::new(
-            range
-                .take_while(move |(id, _)| id.as_str().starts_with(&prefix))
-                .map(|(_, registration)| registration)
-                .filter(|registration| query.matches(registration)),
-        )
+        Selected { query, run: Some(Run::new(listing, from)), rule }
     }
 
-    /// Whether any registration ever indexed here has this capability now.
+    /// Whether any registration has this capability now.
     #[must_use]
     pub fn has_capability(&self, name: &str) -> bool {
-        self.index.contains_key(&Word::Capability(name.into()))
+        self.index.get(Asked::Capability(name)).is_some()
     }
 
     /// Rebuilds index and digest from the records and compares (promise I12).
@@ -160,7 +122,7 @@ impl State {
         for registration in self.iter() {
             fresh.put(Arc::clone(registration));
         }
-        if fresh.index != self.index {
+        if !fresh.index.is_same(&self.index) {
             return Err("I12: the index is not what the records say");
         }
         if fresh.digest != self.digest {
@@ -170,25 +132,42 @@ impl State {
     }
 }
 
-fn words(registration: &Registration) -> impl Iterator<Item = Word> {
-    let declared = &registration.declared;
-    let capabilities = declared.capabilities.iter().map(|c| Word::Capability(c.name.as_str().into()));
-    let skills = declared
-        .skills
-        .iter()
-        .flat_map(|s| [Word::Skill(s.id.as_str().into()), Word::Skill(s.name.as_str().into())]);
-    let tags = declared
-        .capabilities
-        .iter()
-        .flat_map(|c| c.tags.iter())
-        .chain(declared.skills.iter().flat_map(|s| s.tags.iter()))
-        .map(|tag| Word::Tag(tag.as_str().into()));
-    capabilities.chain(skills).chain(tags)
+/// Registrations that match a query, in order of id.
+pub struct Selected<'a> {
+    query: &'a Query,
+    run: Option<Run<'a>>,
+    rule: Rule,
 }
 
-fn query_words(query: &Query) -> impl Iterator<Item = Word> {
-    let capabilities = query.capabilities.iter().map(|name| Word::Capability(name.as_str().into()));
-    let skill = query.skill.iter().map(|skill| Word::Skill(skill.as_str().into()));
-    let tags = query.tags.iter().map(|tag| Word::Tag(tag.as_str().into()));
-    capabilities.chain(skill).chain(tags)
+/// Who of those that are met is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Everybody.
+    All,
+    /// Who matches.
+    Matching,
+    /// Who matches; they stand together, and behind them nobody does.
+    Together,
+}
+
+impl<'a> Iterator for Selected<'a> {
+    type Item = &'a Arc<Registration>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = self.run.as_mut()?;
+        if self.rule == Rule::All {
+            return run.next();
+        }
+        for registration in run {
+            if self.query.matches(registration) {
+                return Some(registration);
+            }
+            if self.rule == Rule::Together && !self.query.is_of_its_agent(&registration.declared.id) {
+                self.run = None;
+                return None;
+            }
+        }
+        None
+    }
 }

@@ -4,6 +4,7 @@
 mod cell;
 mod ejection;
 mod line;
+mod reading;
 mod registrant;
 mod registry;
 mod session;

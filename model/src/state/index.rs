@@ -1,0 +1,266 @@
+//! Which registrations have a word: their name, a capability, a skill or a tag.
+
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
+
+use imbl::GenericHashMap;
+use imbl::shared_ptr::DefaultSharedPtr;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
+
+use crate::query::Query;
+use crate::registration::Registration;
+use crate::state::listed::Listing;
+
+/// A word, borrowed: looking one up copies nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked<'a> {
+    Name(&'a str),
+    Capability(&'a str),
+    Skill(&'a str),
+    Tag(&'a str),
+}
+
+/// What an index entry is about: the hash of a word.
+///
+/// The text is not kept, so that a look-up touches nothing but the map. Two words of one hash would be one; they do not
+/// occur by chance, and whoever makes them on purpose can declare the other word as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u128);
+
+/// Hash maps that share all but what changes, with one way to keep them right (promise I12). Their hash is the same
+/// everywhere, so that nothing depends on chance.
+///
+/// They go by 32 bits of the word. Whoever can register could make words that share these; they would slow down the
+/// look-up of these words alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index([Words; KINDS]);
+
+type Words = GenericHashMap<Word, Entry, BuildHasherDefault<WordHasher>, DefaultSharedPtr>;
+
+/// Names, capabilities, skills and tags: each kind by itself, because there are few capabilities and many names, and
+/// what is small stays in the processor's caches.
+const KINDS: usize = 4;
+
+/// Who has one word.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    pub(super) listing: Listing,
+    /// How many have it in capabilities marked internal alone, which a query does not see unless it says so.
+    hidden: usize,
+}
+
+/// Takes a part of what is a hash already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        // Never asked for: a word writes one number.
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Hash for Word {
+    #[allow(clippy::cast_possible_truncation, reason = "any part of a hash is one")]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0 as u64);
+    }
+}
+
+impl Index {
+    pub(super) fn get(&self, word: Asked<'_>) -> Option<&Entry> {
+        self.0[word.kind()].get(&word.word())
+    }
+
+    /// Lists a registration under all its words, in the place of one of the same id.
+    pub(super) fn list(&mut self, registration: &Arc<Registration>) {
+        for word in words(registration) {
+            let (key, words) = (word.word(), &mut self.0[word.kind()]);
+            if let Some(entry) = words.get_mut(&key) {
+                entry.insert(word, registration);
+            } else {
+                let mut entry = Entry::default();
+                entry.insert(word, registration);
+                words.insert(key, entry);
+            }
+        }
+    }
+
+    pub(super) fn unlist(&mut self, registration: &Registration) {
+        for word in words(registration) {
+            let (key, words) = (word.word(), &mut self.0[word.kind()]);
+            if let Some(entry) = words.get_mut(&key) {
+                entry.remove(word, registration.declared.id.as_str());
+                if entry.listing.len() == 0 {
+                    words.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Whether both list the same records, not only records of the same ids.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let is_same = |one: &Entry, other: &Entry| {
+            one.hidden == other.hidden
+                && one.listing.len() == other.listing.len()
+                && one.listing.iter().zip(other.listing.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        self.0.iter().zip(&other.0).all(|(words, others)| {
+            words.len() == others.len()
+                && words
+                    .iter()
+                    .all(|(word, entry)| others.get(word).is_some_and(|other| is_same(entry, other)))
+        })
+    }
+}
+
+impl Entry {
+    fn insert(&mut self, word: Asked<'_>, registration: &Arc<Registration>) {
+        self.hidden += usize::from(is_hidden(word, registration));
+        if let Some(before) = self.listing.insert(Arc::clone(registration)) {
+            self.hidden -= usize::from(is_hidden(word, &before));
+        }
+    }
+
+    fn remove(&mut self, word: Asked<'_>, id: &str) {
+        if let Some(before) = self.listing.remove(id) {
+            self.hidden -= usize::from(is_hidden(word, &before));
+        }
+    }
+}
+
+/// Whether a registration has a word in capabilities marked internal alone.
+fn is_hidden(word: Asked<'_>, registration: &Registration) -> bool {
+    let declared = &registration.declared;
+    if declared.capabilities.iter().all(|c| !c.internal) {
+        return false;
+    }
+    let mut seen = declared.capabilities.iter().filter(|c| !c.internal);
+    match word {
+        Asked::Name(_) | Asked::Skill(_) => false,
+        Asked::Capability(name) => !seen.any(|c| c.name.as_str() == name),
+        Asked::Tag(tag) => {
+            !seen.any(|c| c.tags.iter().any(|t| t == tag))
+                && !declared.skills.iter().any(|s| s.tags.iter().any(|t| t == tag))
+        }
+    }
+}
+
+/// Whether both stand under the same words: nearly always, because what changes is seldom what is declared.
+pub(super) fn has_same_words(one: &Registration, other: &Registration) -> bool {
+    let (one, other) = (&one.declared, &other.declared);
+    one.id == other.id && one.capabilities == other.capabilities && one.skills == other.skills
+}
+
+fn words(registration: &Registration) -> impl Iterator<Item = Asked<'_>> {
+    let declared = &registration.declared;
+    let name = std::iter::once(Asked::Name(declared.id.name()));
+    let capabilities = declared.capabilities.iter().map(|c| Asked::Capability(c.name.as_str()));
+    let skills = declared.skills.iter().flat_map(|s| [Asked::Skill(&s.id), Asked::Skill(&s.name)]);
+    let tags = declared
+        .capabilities
+        .iter()
+        .flat_map(|c| c.tags.iter())
+        .chain(declared.skills.iter().flat_map(|s| s.tags.iter()))
+        .map(|tag| Asked::Tag(tag));
+    name.chain(capabilities).chain(skills).chain(tags)
+}
+
+/// Where to look for what a query asks.
+pub(super) enum Rarest<'a> {
+    /// A word that nobody has.
+    Nobody,
+    /// Among those with the rarest of its words.
+    Of(&'a Listing),
+    /// Those with its one word, and all of them match.
+    Exactly(&'a Listing),
+    /// It has no word, or none but the name of an agent, whose ids stand together.
+    NoWord,
+}
+
+pub(super) fn rarest<'a>(index: &'a Index, query: &Query) -> Rarest<'a> {
+    let capabilities = query.capabilities.iter().map(|name| Asked::Capability(name.as_str()));
+    let skill = query.skill.iter().map(|skill| Asked::Skill(skill));
+    let tags = query.tags.iter().map(|tag| Asked::Tag(tag));
+    let mut words = capabilities.chain(skill).chain(tags).peekable();
+    if words.peek().is_none()
+        && let Some(namespace) = &query.namespace
+    {
+        // Nearly always an agent's name stands in one namespace.
+        let named = query.name.as_ref().and_then(|name| index.get(Asked::Name(name)));
+        return match named {
+            None if query.name.is_some() => Rarest::Nobody,
+            Some(entry) if entry.listing.is_within(namespace) => whom(entry, query),
+            None | Some(_) => Rarest::NoWord,
+        };
+    }
+    let mut rarest: Option<&Entry> = None;
+    for word in words.chain(query.name.iter().map(|name| Asked::Name(name))) {
+        match index.get(word) {
+            None => return Rarest::Nobody,
+            Some(entry) if rarest.is_none_or(|best| entry.listing.len() < best.listing.len()) => {
+                rarest = Some(entry);
+            }
+            Some(_) => {}
+        }
+    }
+    match rarest {
+        None => Rarest::NoWord,
+        Some(entry) if query.namespace.is_none() => whom(entry, query),
+        Some(entry) => Rarest::Of(&entry.listing),
+    }
+}
+
+/// Who of those with a word is meant, by a query whose namespace, if it has one, is theirs.
+fn whom<'a>(entry: &'a Entry, query: &Query) -> Rarest<'a> {
+    if is_one_word(query) && (query.internal || entry.hidden == 0) {
+        Rarest::Exactly(&entry.listing)
+    } else {
+        Rarest::Of(&entry.listing)
+    }
+}
+
+/// Whether a query asks for one word and for nothing else but a namespace.
+fn is_one_word(query: &Query) -> bool {
+    let Query {
+        namespace: _,
+        name,
+        capabilities,
+        skill,
+        tags,
+        kind,
+        version,
+        zone,
+        lifecycle,
+        metadata,
+        internal: _,
+    } = query;
+    capabilities.len() + tags.len() + usize::from(name.is_some()) + usize::from(skill.is_some()) == 1
+        && kind.is_none()
+        && version.is_none()
+        && zone.is_none()
+        && lifecycle.is_none()
+        && metadata.is_empty()
+}
+
+impl Asked<'_> {
+    const fn kind(self) -> usize {
+        match self {
+            Self::Name(_) => 0,
+            Self::Capability(_) => 1,
+            Self::Skill(_) => 2,
+            Self::Tag(_) => 3,
+        }
+    }
+
+    fn word(self) -> Word {
+        let (Self::Name(text) | Self::Capability(text) | Self::Skill(text) | Self::Tag(text)) = self;
+        Word(xxh3_128(text.as_bytes()))
+    }
+}
