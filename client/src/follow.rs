@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Backoff, Clock, Event, Follower, Next, Region, View};
+use rollcall_model::{Backoff, Clock, Event, Follower, Next, View};
 use tokio_util::sync::CancellationToken;
 
+use crate::disk::Copies;
 use crate::error::CallError;
 use crate::transport::{Watches, Watching};
 
@@ -26,6 +27,8 @@ const LASTING: Duration = Duration::from_secs(20);
 pub(crate) struct Following<P> {
     watches: std::sync::Arc<Watches>,
     view: View,
+    /// None when nothing is kept on disk.
+    copies: Option<Copies>,
     clock: Clock,
     /// Takes each new state.
     publish: P,
@@ -43,8 +46,16 @@ enum End {
 }
 
 impl<P: FnMut(&View) + Send> Following<P> {
-    pub(crate) fn new(watches: std::sync::Arc<Watches>, region: Region, clock: Clock, publish: P) -> Self {
-        Self { watches, view: View::new(region), clock, publish, published: false, unheard: false }
+    /// Goes on from a view, which may have been loaded from disk.
+    pub(crate) fn new(
+        watches: std::sync::Arc<Watches>,
+        view: View,
+        copies: Option<Copies>,
+        clock: Clock,
+        publish: P,
+    ) -> Self {
+        let published = view.state().is_some();
+        Self { watches, view, copies, clock, publish, published, unheard: false }
     }
 
     /// Follows until it is stopped.
@@ -131,6 +142,11 @@ impl<P: FnMut(&View) + Send> Following<P> {
         if next == Next::Publish && !is_held {
             self.published = true;
             (self.publish)(&self.view);
+            if let Some(copies) = &mut self.copies
+                && !self.unheard
+            {
+                copies.offer(&self.view, &self.clock);
+            }
         }
         next
     }
@@ -140,7 +156,9 @@ impl<P: FnMut(&View) + Send> Following<P> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use rollcall_model::{Incarnation, Instant, Position, Query, Revision, Snapshot, State, Timestamp};
+    use rollcall_model::{
+        Incarnation, Instant, Position, Query, Region, Revision, Snapshot, State, Timestamp,
+    };
 
     use super::*;
 
@@ -178,7 +196,7 @@ mod tests {
             let ordinal = view.position().map(|position| position.incarnation.ordinal());
             published.lock().unwrap().push((ordinal, view.age(Instant::default()).unwrap().as_secs()));
         };
-        let mut following = Following::new(watches, region(), clock, publish);
+        let mut following = Following::new(watches, View::new(region()), None, clock, publish);
         for ordinal in [1, 2] {
             let mut follower = Follower::new(None);
             for event in events(ordinal) {

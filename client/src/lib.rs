@@ -27,6 +27,7 @@
 
 mod background;
 mod clock;
+mod disk;
 mod ejection;
 mod error;
 mod follow;

@@ -31,11 +31,6 @@ pub struct RegionStatus {
 }
 
 impl LocalSnapshot {
-    /// Nothing loaded yet.
-    pub(crate) fn new(regions: &[Region], age_max: Duration) -> Self {
-        Self { views: regions.iter().cloned().map(View::new).collect(), age_max }
-    }
-
     /// The same with another state of one region.
     pub(crate) fn with(&self, view: &View) -> Self {
         let replaced = |old: &View| if old.region() == view.region() { view.clone() } else { old.clone() };

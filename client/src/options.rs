@@ -1,5 +1,6 @@
 //! What a user chooses. Everything has a default that loses nothing.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rollcall_model::{Declaration, EjectionLimits, Region};
@@ -53,6 +54,9 @@ pub struct RegistryOptions {
     /// When an instance is avoided for a while because calls to it failed, as the caller
     /// [reports](crate::Registry::report) them; `None` never. Default on; who reports nothing avoids nobody.
     pub ejection: Option<EjectionLimits>,
+    /// Where the last good copy of each region is kept, for a process that starts while the registry is away. Default
+    /// `None`: in memory alone. Processes may share it; a copy is about as large as the state is in memory.
+    pub directory: Option<PathBuf>,
 }
 
 impl RegistryOptions {
@@ -66,7 +70,15 @@ impl RegistryOptions {
             age_max: AGE_MAX,
             first_load: FIRST_LOAD,
             ejection: Some(EjectionLimits::default()),
+            directory: None,
         }
+    }
+
+    /// With the last good copies in this directory.
+    #[must_use]
+    pub fn with_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
     }
 
     /// With regions to fail over to, in this order.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::clock;
+use crate::disk::Copies;
 use crate::ejection::Book;
 use crate::error::StartError;
 use crate::follow::Following;
@@ -57,8 +58,8 @@ impl Current {
 impl Registry {
     /// Starts following the regions on the caller's runtime.
     ///
-    /// Waits a while for the own region to be loaded, and returns all the same if it is not: a registry that is away
-    /// does not hold up a start. Until then it resolves to "view not loaded".
+    /// Waits a while for the own region to be heard of, and returns all the same if it is not: a registry that is away
+    /// does not hold up a start. Until then it resolves from the copies on disk, or to "view not loaded" without one.
     ///
     /// # Errors
     /// The options are wrong.
@@ -66,25 +67,41 @@ impl Registry {
         let regions = options.order()?;
         // One connection carries the watches of all regions.
         let watches = Arc::new(Watches::new(&options.urls)?);
+        let clock = clock();
+        let mut views = Vec::new();
+        let mut copies = Vec::new();
+        for region in regions {
+            let mut view = View::new(region);
+            let mut copy = options.directory.as_ref().map(|directory| Copies::new(directory, view.region()));
+            if let Some(copy) = &mut copy {
+                copy.load(&mut view, &clock).await;
+            }
+            views.push(view);
+            copies.push(copy);
+        }
         let current = Arc::new(Current {
-            snapshot: ArcSwap::from_pointee(LocalSnapshot::new(&regions, options.age_max)),
+            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views.clone(), options.age_max)),
             changed: watch::Sender::new(()),
             ejections: options.ejection.map(Book::new),
         });
-        let clock = clock();
+        let loaded = views.first().and_then(View::position).cloned();
         let stop = CancellationToken::new();
-        for region in regions {
+        for (view, copies) in views.into_iter().zip(copies) {
             let publish = {
                 let (current, clock) = (Arc::clone(&current), clock.clone());
                 move |view: &View| current.publish(view, clock.now())
             };
-            let following = Following::new(Arc::clone(&watches), region, clock.clone(), publish);
+            let following = Following::new(Arc::clone(&watches), view, copies, clock.clone(), publish);
             // Ends by the token, which goes with the last handle.
             tokio::spawn(following.run(stop.clone()));
         }
         let registry = Self { inner: Arc::new(Inner { current, clock, _stop: stop.drop_guard() }) };
-        // Not in time: it is loaded later, in the background.
-        let _ = tokio::time::timeout(options.first_load, registry.loaded(&options.region)).await;
+        // What came from disk moves on with the first bookmark. Not in time: later, in the background.
+        let is_heard = |snapshot: &LocalSnapshot| {
+            let position = snapshot.views().first().and_then(View::position);
+            position.is_some() && position != loaded.as_ref()
+        };
+        let _ = tokio::time::timeout(options.first_load, registry.until(is_heard)).await;
         Ok(registry)
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a scenario that cannot be set up has failed")]
 
 mod cell;
+mod disk;
 mod ejection;
 mod line;
 mod reading;

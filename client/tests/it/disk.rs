@@ -1,0 +1,97 @@
+//! A process that starts while the registry is away goes on with what was known, and catches up by a delta.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rollcall_client::model::{Lifecycle, Query};
+use rollcall_client::{Outcome, Registry, RegistryOptions};
+
+use crate::cell::{Call, Cell, DEADLINE, region};
+
+const HEALTHY: Lifecycle = Lifecycle::Healthy;
+
+fn options(url: String, directory: &Path, first_load: Duration) -> RegistryOptions {
+    let mut options =
+        RegistryOptions::new([url], region("us")).with_failover([region("eu")]).with_directory(directory);
+    options.first_load = first_load;
+    options
+}
+
+fn mail(registry: &Registry) -> (Outcome, usize) {
+    let found = registry.resolve(&Query { name: Some("mail".into()), ..Query::default() });
+    (found.outcome, found.candidates.len())
+}
+
+async fn saved(directory: &Path) {
+    let by = tokio::time::Instant::now() + DEADLINE;
+    while !["us.state", "eu.state"].iter().all(|name| directory.join(name).exists()) {
+        assert!(tokio::time::Instant::now() < by, "never saved");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn snp_06_a_process_that_starts_during_an_outage_resolves_from_disk_and_catches_up_by_a_delta() {
+    let directory = tempfile::tempdir().unwrap();
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let address = serving.address;
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    cell.load("eu", 1, &[("ops/mail/2", HEALTHY), ("ops/bill/1", HEALTHY)]);
+    let position = cell.position("us");
+    let first = Registry::connect(options(serving.url(), directory.path(), DEADLINE)).await.unwrap();
+    saved(directory.path()).await;
+    drop(first);
+    drop(serving);
+
+    let url = format!("http://{address}");
+    let short = Duration::from_millis(100);
+    let second = Registry::connect(options(url, directory.path(), short)).await.unwrap();
+    assert_eq!(mail(&second), (Outcome::Found, 1));
+    // The other region's copy, too; and its age is what passed since, not that of a stranger's file.
+    let bill = second.resolve(&Query { name: Some("bill".into()), ..Query::default() });
+    assert_eq!(bill.candidates[0].region, region("eu"));
+    assert!(second.regions().iter().all(|status| status.age.unwrap() < DEADLINE));
+
+    cell.put("us", "ops/mail/3");
+    let _serving = cell.serve_at(address);
+    let caught_up = second.until(|snapshot| snapshot.views()[0].state().unwrap().count() == 2);
+    tokio::time::timeout(DEADLINE, caught_up).await.expect("what happened meanwhile");
+    assert_eq!(second.snapshot().views()[0].resyncs(), 0);
+    let sinces: Vec<_> = cell
+        .calls()
+        .into_iter()
+        .filter_map(|(_, call)| match call {
+            Call::Watch { region, since } if region == "us" => Some(since),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sinces, [None, Some(position)]);
+}
+
+#[tokio::test]
+async fn b41_the_copy_on_disk_is_the_floor_of_what_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    cell.load("eu", 1, &[]);
+    cell.put("us", "ops/mail/2");
+    let first = Registry::connect(options(serving.url(), directory.path(), DEADLINE)).await.unwrap();
+    saved(directory.path()).await;
+    drop(first);
+
+    // Another process of the cell, which is behind.
+    let lagging = Cell::new();
+    let lagging_serving = lagging.serve();
+    lagging.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    lagging.load("eu", 1, &[]);
+    let short = Duration::from_millis(100);
+    let second = Registry::connect(options(lagging_serving.url(), directory.path(), short)).await.unwrap();
+    lagging.saw("a watch", |calls| !calls.is_empty()).await;
+    assert_eq!(mail(&second), (Outcome::Found, 2));
+    lagging.put("us", "ops/mail/2");
+    lagging.put("us", "ops/mail/3");
+    let caught_up = second.until(|snapshot| snapshot.views()[0].state().unwrap().count() == 3);
+    tokio::time::timeout(DEADLINE, caught_up).await.expect("it caught up");
+}
