@@ -36,7 +36,7 @@ chaos: ## a fault run under traffic, judged by what a tap saw: ARGS='NAME [SEED]
 	cargo run -p rollcall-chaos -- $(or $(ARGS),kill-each)
 
 game-day: ## a failure on purpose, on real processes in networks of their own, with a report: SCENARIO=zone-partition
-	@infra/install.sh game-day
+	@infra/install.sh test
 	cargo build -p rollcall -p rollcall-chaos
 	@exec $(dir $(ROLLCALL))rollcall-chaos game-day $(SCENARIO) $(SEED)
 

@@ -2,7 +2,6 @@
 # Installs what a machine lacks, and nothing else: where all is there it says so in a tenth of a second.
 #   infra/install.sh dev    what `cargo build` needs beside Rust (the default)
 #   infra/install.sh test   that, and what the tests start: etcd, Kafka, Python environments
-#   infra/install.sh game-day  that of the tests, and what cuts networks apart: nftables
 #   infra/install.sh bench  that, and what the figures are measured beside: r-nacos, built from its crate
 # Debian and Ubuntu packages come by apt, as root or through sudo. Elsewhere it names what to install by hand.
 set -euo pipefail
@@ -46,16 +45,14 @@ look_for_test_needs() {
   lacks curl has curl
   # Regions are processes of their own sessions, guarded by a lock.
   lacks util-linux has setsid
+  # Game days cut networks of their own apart.
+  lacks iproute2 has ip
+  lacks nftables has nft
   # A Debian Python makes virtual environments only with this package.
   lacks python3-venv python3 -c 'import ensurepip, venv'
   # Java runs the broker, Maven fetches its jars. (Go, for etcd, is too old in Debian: its own script tells.)
   lacks default-jre-headless has java
   cmp -s "$here/kafka/pom.xml" "$tools/kafka/pom.xml" || lacks maven has mvn
-}
-
-look_for_game_day_needs() {
-  lacks iproute2 has ip
-  lacks nftables has nft
 }
 
 install_missing() {
@@ -76,13 +73,12 @@ look() {
   missing=()
   look_for_build_needs
   if [ "$what" != dev ]; then look_for_test_needs; fi
-  if [ "$what" = game-day ]; then look_for_game_day_needs; fi
 }
 
 what=${1:-dev}
 case $what in
-  dev | test | game-day | bench) ;;
-  *) die 2 "usage: infra/install.sh [dev|test|game-day|bench]" ;;
+  dev | test | bench) ;;
+  *) die 2 "usage: infra/install.sh [dev|test|bench]" ;;
 esac
 look
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -16,6 +16,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sealed;
+pub mod topics;
 pub mod watching;
 pub mod words;
 pub mod zone;
@@ -83,9 +84,10 @@ async fn play(arguments: &[String], say: fn(&str), print: fn(&str)) -> Result<bo
     let folder = Path::new(sealed::FOLDER);
     let etcd = paths::tools().join("etcd/bin/etcd");
     if !etcd.exists() {
-        return Err(format!("{} is missing: infra/install.sh game-day puts it there", etcd.display()));
+        return Err(format!("{} is missing: infra/install.sh test puts it there", etcd.display()));
     }
-    let binaries = Binaries { etcd, rollcall: paths::rollcall() };
+    let broker = paths::repository().join("infra/kafka/start.sh");
+    let binaries = Binaries { etcd, rollcall: paths::rollcall(), broker };
     say(&format!("{}: {} (seed {seed})", scenario.name, scenario.shows));
     let kept = reports().join(format!("{}-{name}", started.strftime("%Y%m%d-%H%M%S")));
     let record = match run::play(&scenario, seed, folder, &binaries, say).await {

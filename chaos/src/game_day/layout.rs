@@ -19,6 +19,10 @@ const STORE_PORT: u16 = 2379;
 /// From one member's ports to the next one's in the same zone.
 const STORE_STEP: u16 = 10;
 const CELL_PORT: u16 = 7400;
+const REPLICATOR_PORT: u16 = 7500;
+const BROKER_PORT: u16 = 9092;
+/// A broker's settings as they are deployed; addresses and folders are filled in.
+const BROKER: &str = include_str!("../../../infra/kafka/server.properties.template");
 /// The first agent's port.
 pub const AGENT_PORT: u16 = 10_000;
 
@@ -40,8 +44,17 @@ pub struct Place {
 pub enum Kind {
     /// A member of etcd.
     Store,
+    /// A Kafka broker.
+    Broker,
     /// A process of the cell.
     Cell,
+    /// A replicator.
+    Replicator,
+}
+
+impl Kind {
+    /// In the order in which they are started.
+    pub const ALL: [Self; 4] = [Self::Store, Self::Broker, Self::Cell, Self::Replicator];
 }
 
 /// A program to start.
@@ -61,7 +74,7 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// Its settings, to be written before it starts.
     pub settings: Option<(PathBuf, String)>,
-    /// Where it answers: the client URL of a member, the HTTP URL of a cell.
+    /// Where it answers: the client URL of a member, the HTTP URL of a cell or replicator, a broker's address.
     pub url: String,
 }
 
@@ -72,6 +85,8 @@ pub struct Binaries {
     pub etcd: PathBuf,
     /// rollcall.
     pub rollcall: PathBuf,
+    /// What runs a broker with a file of settings.
+    pub broker: PathBuf,
 }
 
 /// Everything.
@@ -97,7 +112,13 @@ impl Layout {
             let stores: Vec<String> = members.iter().map(|member| member.url(0)).collect();
             for (zone, place) in scenario.zones.iter().zip(&places) {
                 if zone.region == region && zone.cell {
-                    programs.push(cell(scenario, place, &stores, folder, &binaries.rollcall));
+                    programs.push(cell(scenario, &places, place, &stores, folder, &binaries.rollcall));
+                }
+                if zone.region == region && zone.replicator {
+                    programs.push(replicator(scenario, &places, place, folder, &binaries.rollcall));
+                }
+                if zone.region == region && zone.broker {
+                    programs.push(broker(place, folder, &binaries.broker));
                 }
             }
         }
@@ -122,6 +143,13 @@ impl Layout {
         let mut cells: Vec<&Program> = self.of_kind(Kind::Cell, &place.region).collect();
         cells.sort_by_key(|cell| cell.zone != place.zone);
         cells.into_iter().map(|cell| cell.url.clone()).collect()
+    }
+
+    /// The broker that a region publishes to.
+    #[must_use]
+    pub fn broker_of(&self, region: &str) -> Option<&Program> {
+        let mut brokers = self.programs.iter().filter(|program| program.kind == Kind::Broker);
+        self.of_kind(Kind::Broker, region).next().or_else(|| brokers.next())
     }
 
     /// Pairs of interfaces that these zones' cut goes through, in both directions.
@@ -194,7 +222,83 @@ fn members<'a>(scenario: &Scenario, places: &'a [Place], region: &str) -> Vec<Me
     zones.flat_map(|(zone, place)| (0..zone.stores).map(move |n| Member { place, n })).collect()
 }
 
-fn cell(scenario: &Scenario, place: &Place, stores: &[String], folder: &Path, binary: &Path) -> Program {
+/// The place of the first zone of a region for which this holds.
+fn find<'a>(
+    scenario: &Scenario,
+    places: &'a [Place],
+    region: Option<&str>,
+    holds: fn(&Zone) -> bool,
+) -> Option<&'a Place> {
+    let zones = scenario.zones.iter().zip(places);
+    let mut of_region = zones.filter(|(zone, _)| region.is_none_or(|region| zone.region == region));
+    of_region.find(|(zone, _)| holds(zone)).map(|(_, place)| place)
+}
+
+/// The brokers of a region: its own, or else the shared one.
+fn brokers(scenario: &Scenario, places: &[Place], region: &str) -> String {
+    let own = find(scenario, places, Some(region), |zone| zone.broker);
+    let place = own.or_else(|| find(scenario, places, None, |zone| zone.broker));
+    place.map(|place| format!("{}:{BROKER_PORT}", place.address)).unwrap_or_default()
+}
+
+fn broker(place: &Place, folder: &Path, binary: &Path) -> Program {
+    let name = format!("broker-{}", place.zone);
+    let address = place.address.to_string();
+    let text = BROKER
+        .replace("127.0.0.1", &address)
+        .replace("@BROKER_PORT@", &BROKER_PORT.to_string())
+        .replace("@CONTROLLER_PORT@", &(BROKER_PORT + 1).to_string())
+        .replace("@DATA_DIR@", &folder.join(&name).display().to_string());
+    let file = folder.join(format!("{name}.properties"));
+    Program {
+        kind: Kind::Broker,
+        region: place.region.clone(),
+        zone: place.zone.clone(),
+        binary: binary.to_owned(),
+        arguments: vec![file.display().to_string()],
+        settings: Some((file, text)),
+        url: format!("{address}:{BROKER_PORT}"),
+        name,
+    }
+}
+
+fn replicator(scenario: &Scenario, places: &[Place], place: &Place, folder: &Path, binary: &Path) -> Program {
+    let name = format!("replicator-{}", place.zone);
+    let (grpc, http) = (REPLICATOR_PORT, REPLICATOR_PORT + 1);
+    let (address, region) = (place.address, &place.region);
+    let cells = scenario.zones.iter().zip(places).filter(|(zone, _)| zone.region == *region && zone.cell);
+    let cells: Vec<_> = cells.map(|(_, cell)| format!("http://{}:{}", cell.address, CELL_PORT + 1)).collect();
+    let data = folder.join(&name).display().to_string();
+    let mut text = format!("region = {region:?}\ndata_dir = {data:?}\n\n");
+    let _ = writeln!(text, "[listen]\nhttp = \"{address}:{http}\"\ngrpc = \"{address}:{grpc}\"\n");
+    let _ = writeln!(text, "[cell]\nendpoints = {cells:?}\n\n[auth]\nmode = \"none\"\n");
+    let own = brokers(scenario, places, region);
+    let _ = writeln!(text, "[publish]\nkind = \"kafka\"\nbrokers = {own:?}\n");
+    for other in scenario.regions().into_iter().filter(|other| other != region) {
+        let theirs = brokers(scenario, places, other);
+        let _ = writeln!(text, "[[follow]]\nregion = {other:?}\nkind = \"kafka\"\nbrokers = {theirs:?}\n");
+    }
+    let file = folder.join(format!("{name}.toml"));
+    Program {
+        kind: Kind::Replicator,
+        region: region.clone(),
+        zone: place.zone.clone(),
+        binary: binary.to_owned(),
+        arguments: vec!["replicator".to_owned(), "--config".to_owned(), file.display().to_string()],
+        settings: Some((file, text)),
+        url: format!("http://{address}:{http}"),
+        name,
+    }
+}
+
+fn cell(
+    scenario: &Scenario,
+    places: &[Place],
+    place: &Place,
+    stores: &[String],
+    folder: &Path,
+    binary: &Path,
+) -> Program {
     let name = format!("cell-{}", place.zone);
     let (http, grpc) = (CELL_PORT, CELL_PORT + 1);
     let (address, data) = (place.address, folder.join(&name).display().to_string());
@@ -207,7 +311,13 @@ fn cell(scenario: &Scenario, place: &Place, stores: &[String], folder: &Path, bi
         scenario.guard.fraction, scenario.guard.floor
     );
     // Every agent of a zone has one address; and nobody else is in the sealed network.
-    let _ = writeln!(text, "[admission]\naddress_share = \"whole\"\n\n[auth]\nmode = \"none\"");
+    let _ = writeln!(text, "[admission]\naddress_share = \"whole\"\n\n[auth]\nmode = \"none\"\n");
+    if let Some(source) = find(scenario, places, Some(&place.region), |zone| zone.replicator) {
+        for other in scenario.regions().into_iter().filter(|other| *other != place.region) {
+            let source = format!("http://{}:{REPLICATOR_PORT}", source.address);
+            let _ = writeln!(text, "[[view]]\nregion = {other:?}\nsource = {source:?}\n");
+        }
+    }
     let file = folder.join(format!("{name}.toml"));
     Program {
         kind: Kind::Cell,
@@ -228,7 +338,7 @@ mod tests {
     #[test]
     fn a_cut_goes_through_every_way_out_of_a_zone_and_no_other() {
         let scenario = crate::game_day::read("zone-partition").unwrap();
-        let binaries = Binaries { etcd: "etcd".into(), rollcall: "rollcall".into() };
+        let binaries = Binaries { etcd: "etcd".into(), rollcall: "rollcall".into(), broker: "b".into() };
         let layout = Layout::of(&scenario, Path::new("/x"), &binaries);
         let pair = |from: &str, to: &str| (format!("{PREFIX}{from}"), format!("{PREFIX}{to}"));
         let mut cut = layout.cut(&["c".to_owned()]);
@@ -236,6 +346,8 @@ mod tests {
         assert_eq!(cut, [pair("a", "c"), pair("b", "c"), pair("c", "a"), pair("c", "b")]);
         let of = |kind| layout.of_kind(kind, "us-east").count();
         assert_eq!((of(Kind::Store), of(Kind::Cell)), (5, 3));
+        let named: Vec<_> = scenario.zones.iter().flat_map(Zone::programs).collect();
+        assert!(layout.programs.iter().all(|program| named.contains(&program.name)), "a step can name all");
         let from_c = layout.cells_from(layout.place("c").unwrap());
         assert_eq!(from_c[0], "http://10.79.0.3:7400", "a client asks its own zone first");
     }

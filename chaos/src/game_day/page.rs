@@ -112,6 +112,7 @@ mod tests {
         record.faults.push(Fault {
             what: "zone <c> & \"d\"".to_owned(),
             zones: Vec::new(),
+            programs: Vec::new(),
             at: Duration::from_secs(5),
             until: None,
             landed: true,

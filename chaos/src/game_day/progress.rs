@@ -1,5 +1,6 @@
 //! How a run is doing while it runs: one line for people, and whether everything is as before. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::record::{Record, Sight, Tick};
@@ -73,20 +74,30 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
     None
 }
 
+/// What callers were told before everything stood, in words; nothing when they always found somebody.
+#[must_use]
+pub fn early(record: &Record) -> String {
+    let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
+    for empty in &record.empty {
+        *outcomes.entry(&empty.outcome).or_default() += 1;
+    }
+    let words: Vec<_> =
+        outcomes.iter().map(|(outcome, count)| format!(", {count} questions were told {outcome}")).collect();
+    words.concat()
+}
+
 fn last_tick<'a>(record: &'a Record, zone: &str) -> Option<&'a Tick> {
     record.ticks.iter().rfind(|tick| tick.zone == zone)
 }
 
 /// The last sight of each holder and region.
 fn holders<'a>(record: &'a Record, scenario: &Scenario) -> Vec<&'a Sight> {
-    let mut last: Vec<&Sight> = Vec::new();
+    let mut last: BTreeMap<(&str, &str), &Sight> = BTreeMap::new();
     let holders: u32 = scenario.zones.iter().map(|zone| zone.callers + u32::from(zone.cell)).sum();
     // All of them speak at least once in a few seconds; there is no need to go further back.
-    let most = holders as usize * scenario.regions().len() * 8;
+    let most = holders as usize * scenario.regions().len() * 4 + 64;
     for sight in record.sights.iter().rev().take(most) {
-        if !last.iter().any(|seen| seen.holder == sight.holder && seen.region == sight.region) {
-            last.push(sight);
-        }
+        last.entry((&sight.holder, &sight.region)).or_insert(sight);
     }
-    last
+    last.into_values().collect()
 }

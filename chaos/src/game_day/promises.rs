@@ -59,14 +59,18 @@ pub fn always(
     let sights: Vec<&Sight> = record.sights.iter().filter(|sight| sight.region == region).collect();
     verdicts.push(copies::hashes(digests, &sights));
     verdicts.push(copies::never_back(&sights));
+    verdicts.push(copies::converged(digests, &sights));
     verdicts
 }
 
 /// Everything judged: what always holds, what the scenario demands, and that the run was no idle one.
 #[must_use]
 pub fn all(scenario: &Scenario, record: &Record) -> Vec<Judged> {
-    let mut all: Vec<Judged> =
-        scenario.promises.iter().map(|promise| demanded(record, &promise.id, &promise.that)).collect();
+    let mut all: Vec<Judged> = scenario
+        .promises
+        .iter()
+        .map(|promise| demanded(scenario, record, &promise.id, &promise.that))
+        .collect();
     all.push(traffic::busy(scenario, record));
     all.push(counts::landed(record));
     let mut joined: BTreeMap<&str, Judged> = BTreeMap::new();
@@ -113,11 +117,12 @@ fn meaning(ids: &str) -> &'static str {
         }
         "I18 I30" => "what cells and callers hold has the digest of what stood in the store at that revision",
         "I17 I31" => "no holder's position goes back",
+        "I32" => "at the end every cell holds the digest of what stands in the store",
         _ => "as docs/guarantees.md says",
     }
 }
 
-fn demanded(record: &Record, id: &str, demand: &Demand) -> Judged {
+fn demanded(scenario: &Scenario, record: &Record, id: &str, demand: &Demand) -> Judged {
     let (verdict, detail) = match demand {
         Demand::HealthyRemovals { least, most } => counts::healthy_removals(record, *least, *most),
         Demand::Reregistrations { least, most } => counts::reregistrations(record, *least, *most),
@@ -125,12 +130,13 @@ fn demanded(record: &Record, id: &str, demand: &Demand) -> Judged {
         Demand::GuardStaysCalm => counts::guard_stays_calm(record),
         Demand::Resyncs { most } => copies::resyncs(record, *most),
         Demand::Recovers { within_s } => counts::recovers(record, *within_s),
-        Demand::LastCopy { zones } => copies::last_copy(record, zones),
+        Demand::LastCopy { zones, region } => copies::last_copy(record, zones, region),
         Demand::WritesGoOn { zones, gap_s } => traffic::writes_go_on(record, zones, *gap_s),
+        Demand::WritesSucceed { zones } => traffic::writes_succeed(record, zones),
         Demand::WritesStop { zones } => traffic::writes_stop(record, zones),
         Demand::ResolvesGoOn { zones } => traffic::resolves_go_on(record, zones),
         Demand::CallsGoOn { zones, failures_most, quiet_after_s } => {
-            traffic::calls_go_on(record, zones, *failures_most, *quiet_after_s)
+            traffic::calls_go_on(scenario, record, zones, *failures_most, *quiet_after_s)
         }
     };
     let Verdict { checked, mut broken, .. } = verdict;

@@ -63,6 +63,21 @@ pub struct Failed {
     pub why: String,
 }
 
+/// A question without a candidate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {
+    /// Which caller.
+    pub caller: String,
+    /// Its zone.
+    pub zone: String,
+    /// The name that it asked for.
+    pub name: String,
+    /// When.
+    pub at: Duration,
+    /// What the SDK said of it: `none`, `view_not_loaded`, `too_old`.
+    pub outcome: String,
+}
+
 /// What somebody holds of a region at a moment: a cell's process by its own word, or a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sight {
@@ -88,14 +103,15 @@ pub struct Sight {
     pub resync: String,
 }
 
-/// What a holder says while it was never told how old its copy is: a day, which is no age of anything.
+/// What a holder says while it was never told how old its copy is: a day and
+/// what passed since, which is no age of anything.
 const UNHEARD_MS: u64 = 24 * 3_600 * 1_000;
 
 impl Sight {
     /// Whether there is a state, and its holder knows how old it is.
     #[must_use]
     pub const fn is_heard(&self) -> bool {
-        self.position.is_some() && self.age_ms != UNHEARD_MS
+        self.position.is_some() && self.age_ms < UNHEARD_MS
     }
 }
 
@@ -121,6 +137,8 @@ pub struct Fault {
     pub what: String,
     /// The zones that it shuts off, or none.
     pub zones: Vec<String>,
+    /// The programs that it ends or freezes, or none.
+    pub programs: Vec<String>,
     /// Since when.
     pub at: Duration,
     /// Until when; none when it was never taken back.
@@ -151,6 +169,8 @@ pub struct Record {
     pub ticks: Vec<Tick>,
     /// Failed calls.
     pub failed: Vec<Failed>,
+    /// Questions without a candidate.
+    pub empty: Vec<Empty>,
     /// What was held.
     pub sights: Vec<Sight>,
     /// What was said of the guard.
@@ -161,6 +181,8 @@ pub struct Record {
     pub diary: Vec<(Duration, String)>,
     /// Regions' stores.
     pub regions: Vec<Told>,
+    /// When everything stood and the steps began; what was before is no matter of theirs.
+    pub began: Duration,
     /// When the last step was done.
     pub last_step: Duration,
     /// When everything was as before, after the last step; none when it never was.

@@ -159,7 +159,8 @@ impl Report {
             Some((from, until, cohorts)) => (Some(seconds(from)), Some(seconds(until)), cohorts),
             None => (None, None, Vec::new()),
         };
-        let sum = |of: fn(&super::record::Tick) -> u64| record.ticks.iter().map(of).sum();
+        let counted = || record.ticks.iter().filter(|tick| tick.at >= record.began);
+        let sum = |of: fn(&super::record::Tick) -> u64| counted().map(of).sum();
         Self {
             scenario: scenario.name.clone(),
             seed: run.seed,
@@ -315,6 +316,7 @@ mod tests {
         let fault = crate::game_day::record::Fault {
             what: String::new(),
             zones: Vec::new(),
+            programs: Vec::new(),
             at: Duration::ZERO,
             until: None,
             landed: true,

@@ -29,6 +29,10 @@ const PACE: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How long a store may take to say where its history ends.
 const MARKED_WITHIN: Duration = Duration::from_secs(60);
+/// How long views may take to be loaded, and calls to be answered, before the first step.
+const STANDS_WITHIN: Duration = Duration::from_secs(90);
+/// How long after the last fault every view is its origin's head (I32).
+const CONVERGED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The players of a run.
 struct Game<'a> {
@@ -40,7 +44,7 @@ struct Game<'a> {
     timeline: Timeline,
     /// Faults that have begun and are not over, by their place in the record.
     open: Vec<usize>,
-    _programs: Programs,
+    programs: Programs,
     _watching: JoinSet<()>,
 }
 
@@ -85,10 +89,11 @@ pub async fn play(
         record,
         timeline,
         open: Vec::new(),
-        _programs: programs,
+        programs,
         _watching: watching,
     };
     game.zones.tell(Told::Begin).await?;
+    game.stands(say).await?;
     game.steps(say).await?;
     game.zones.finish().await?;
     let ended = timeline.now();
@@ -102,6 +107,7 @@ pub async fn play(
         let prefix = format!("rollcall/v1/{region}/");
         let digests = Digests::of(&prefix, &events);
         let origin = Origin::walk(&prefix, &[(0, events)]);
+        game.converges(&region, &digests).await;
         told.push((region, origin, digests, looks, disagreements));
     }
     let mut record = std::mem::take(&mut *game.record.lock().unwrap());
@@ -116,16 +122,60 @@ pub async fn play(
 }
 
 impl Game<'_> {
+    /// Waits until everything is as it should be before anything is done to it.
+    async fn stands(&self, say: fn(&str)) -> Result<(), String> {
+        let began = self.timeline.now();
+        loop {
+            let amiss = progress::amiss(&self.record.lock().unwrap(), self.scenario, began);
+            match amiss {
+                None => {
+                    let early = progress::early(&self.record.lock().unwrap());
+                    self.note(format!("everything stands{early}"), say);
+                    return Ok(());
+                }
+                Some(why) if self.timeline.now() > began + STANDS_WITHIN => {
+                    return Err(format!("before any fault: {why} after {STANDS_WITHIN:?}"));
+                }
+                Some(_) => tokio::time::sleep(PACE).await,
+            }
+        }
+    }
+
+    /// Waits, for so long as convergence may take, until every cell holds what stands in the region's store.
+    async fn converges(&self, region: &str, digests: &Digests) {
+        let began = self.timeline.now();
+        let cells = self.scenario.zones.iter().filter(|zone| zone.cell).count();
+        while self.timeline.now() < began + CONVERGED_WITHIN {
+            let held = {
+                let record = self.record.lock().unwrap();
+                let mut last: BTreeMap<&str, bool> = BTreeMap::new();
+                for sight in record.sights.iter().filter(|sight| sight.cell && sight.region == region) {
+                    last.insert(
+                        &sight.holder,
+                        sight.at > began && digests.is_head(sight.count, &sight.digest),
+                    );
+                }
+                last.len() == cells && last.values().all(|held| *held)
+            };
+            if held {
+                return;
+            }
+            tokio::time::sleep(PACE).await;
+        }
+    }
+
     /// Takes every step at its time, then waits until everything is as before, and a little longer.
     async fn steps(&mut self, say: fn(&str)) -> Result<(), String> {
         let began = self.timeline.now();
+        self.record.lock().unwrap().began = began;
         let mut next_line = began + LINE_EVERY;
-        let mut steps = self.scenario.steps.iter().peekable();
+        let moments = self.scenario.moments();
+        let mut steps = moments.iter().peekable();
         let mut last_step = began;
         loop {
             let now = self.timeline.now();
-            if let Some(step) = steps.next_if(|step| began + Duration::from_secs(step.at_s) <= now) {
-                self.take(&step.act, say)?;
+            if let Some((_, act)) = steps.next_if(|(at, _)| began + Duration::from_secs(*at) <= now) {
+                self.take(act, say).await?;
                 last_step = self.timeline.now();
                 self.record.lock().unwrap().last_step = last_step;
                 continue;
@@ -157,29 +207,54 @@ impl Game<'_> {
         }
     }
 
-    fn take(&mut self, act: &Act, say: fn(&str)) -> Result<(), String> {
+    async fn take(&mut self, act: &Act, say: fn(&str)) -> Result<(), String> {
         match act {
             Act::Cut { zones } => {
                 self.network.cut(&self.layout.cut(zones))?;
-                let words = format!("zone {} is cut off", zones.join(", "));
-                self.begins(words, zones.clone(), say);
+                self.begins(format!("zone {} is cut off", zones.join(", ")), zones, &[], false, say);
             }
             Act::Heal => {
                 self.land()?;
                 let dropped = self.network.heal()?;
-                let now = self.timeline.now();
-                for place in self.open.drain(..) {
-                    self.record.lock().unwrap().faults[place].until = Some(now);
-                }
+                self.ends(|fault| !fault.zones.is_empty());
                 self.note(format!("healed; {dropped} packets had been dropped"), say);
             }
+            Act::Kill { programs } => {
+                let gone = self.programs.kill(programs);
+                self.begins(format!("{} is killed", programs.join(", ")), &[], programs, gone, say);
+            }
+            Act::Freeze { programs } => {
+                let frozen = self.programs.freeze(programs);
+                self.begins(format!("{} is frozen", programs.join(", ")), &[], programs, frozen, say);
+            }
+            Act::Start { programs } => {
+                let runs = self.programs.start_again(programs);
+                self.ends(|fault| fault.programs.iter().any(|name| programs.contains(name)));
+                let words = if runs { "is started again" } else { "does not start again" };
+                self.note(format!("{} {words}", programs.join(", ")), say);
+            }
+            Act::Thaw { programs } => {
+                self.programs.thaw(programs);
+                self.ends(|fault| fault.programs.iter().any(|name| programs.contains(name)));
+                self.note(format!("{} goes on", programs.join(", ")), say);
+            }
+            Act::RemoveTopics { region } => {
+                let broker = self.layout.broker_of(region).ok_or("there is no broker")?;
+                super::topics::remove(&broker.url, region).await?;
+                self.begins(format!("the topics of {region} are removed"), &[], &[], true, say);
+                // Nothing takes it back: what follows is the replicators' affair.
+                self.ends(|fault| fault.zones.is_empty() && fault.programs.is_empty());
+            }
+            // The scenario's moments have it as cuts and heals.
+            Act::Flap { .. } => {}
         }
         Ok(())
     }
 
-    fn begins(&mut self, what: String, zones: Vec<String>, say: fn(&str)) {
+    fn begins(&mut self, what: String, zones: &[String], programs: &[String], landed: bool, say: fn(&str)) {
         let at = self.timeline.now();
-        let fault = Fault { what: what.clone(), zones, at, until: None, landed: false };
+        let (zones, programs) = (zones.to_vec(), programs.to_vec());
+        let fault = Fault { what: what.clone(), zones, programs, at, until: None, landed };
         {
             let mut record = self.record.lock().unwrap();
             self.open.push(record.faults.len());
@@ -188,12 +263,29 @@ impl Game<'_> {
         self.note(what, say);
     }
 
+    fn ends(&mut self, of: impl Fn(&Fault) -> bool) {
+        let now = self.timeline.now();
+        let mut record = self.record.lock().unwrap();
+        self.open.retain(|place| {
+            let fault = &mut record.faults[*place];
+            let ends = of(fault);
+            if ends {
+                fault.until = Some(now);
+            }
+            !ends
+        });
+    }
+
     /// A cut has landed when packets were dropped for it.
     fn land(&self) -> Result<(), String> {
-        let waits = |place: &usize| !self.record.lock().unwrap().faults[*place].landed;
-        if self.open.iter().any(waits) && self.network.dropped()? > 0 {
-            for place in &self.open {
-                self.record.lock().unwrap().faults[*place].landed = true;
+        let waits = |place: &usize| {
+            let fault = &self.record.lock().unwrap().faults[*place];
+            !fault.landed && !fault.zones.is_empty()
+        };
+        let waiting: Vec<usize> = self.open.iter().copied().filter(waits).collect();
+        if !waiting.is_empty() && self.network.dropped()? > 0 {
+            for place in waiting {
+                self.record.lock().unwrap().faults[place].landed = true;
             }
         }
         Ok(())

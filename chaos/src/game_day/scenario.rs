@@ -90,15 +90,43 @@ pub struct Zone {
     /// The region it belongs to.
     pub region: String,
     /// Members of the region's etcd.
+    #[serde(default)]
     pub stores: u16,
     /// Whether a process of the cell runs here.
+    #[serde(default)]
     pub cell: bool,
+    /// Whether the region's Kafka broker runs here. Regions without one share the first that there is.
+    #[serde(default)]
+    pub broker: bool,
+    /// Whether the region's replicator runs here.
+    #[serde(default)]
+    pub replicator: bool,
     /// Agents.
+    #[serde(default)]
     pub instances: u32,
     /// Callers.
+    #[serde(default)]
     pub callers: u32,
     /// Writers: each registers, changes and deregisters instances of its own, one after another.
+    #[serde(default)]
     pub writers: u32,
+}
+
+impl Zone {
+    /// The names of the programs in it: `store-a1`, `cell-a`, `broker-a`, `replicator-a`.
+    #[must_use]
+    pub fn programs(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut programs: Vec<String> = (1..=self.stores).map(|n| format!("store-{name}{n}")).collect();
+        for (is_there, what) in
+            [(self.cell, "cell"), (self.broker, "broker"), (self.replicator, "replicator")]
+        {
+            if is_there {
+                programs.push(format!("{what}-{name}"));
+            }
+        }
+        programs
+    }
 }
 
 /// Something that is done at a moment.
@@ -122,6 +150,42 @@ pub enum Act {
     },
     /// Joins all zones again.
     Heal,
+    /// Cuts these zones off and heals, again and again, and leaves them healed.
+    Flap {
+        /// The zones.
+        zones: Vec<String>,
+        /// Seconds cut off.
+        off_s: u64,
+        /// Seconds joined.
+        on_s: u64,
+        /// How often.
+        times: u64,
+    },
+    /// Ends programs by SIGKILL.
+    Kill {
+        /// The programs.
+        programs: Vec<String>,
+    },
+    /// Starts again what was killed.
+    Start {
+        /// The programs.
+        programs: Vec<String>,
+    },
+    /// Freezes programs.
+    Freeze {
+        /// The programs.
+        programs: Vec<String>,
+    },
+    /// Lets go on what was frozen.
+    Thaw {
+        /// The programs.
+        programs: Vec<String>,
+    },
+    /// Removes a region's topics from its broker.
+    RemoveTopics {
+        /// The region.
+        region: String,
+    },
 }
 
 /// A promise of this scenario.
@@ -171,17 +235,24 @@ pub enum Demand {
         /// The zones.
         zones: Vec<String>,
     },
+    /// Every write of these zones that is sent while there is a fault is acknowledged.
+    WritesSucceed {
+        /// The zones.
+        zones: Vec<String>,
+    },
     /// Callers of these zones always find candidates.
     ResolvesGoOn {
         /// The zones.
         zones: Vec<String>,
     },
-    /// Cells and callers of these zones keep what they knew while they are cut off, and say how old it is.
+    /// Cells and callers of these zones keep what they knew of a region while there is a fault, and say how old it is.
     LastCopy {
         /// The zones.
         zones: Vec<String>,
+        /// The region.
+        region: String,
     },
-    /// Callers of these zones go on with the agents that they reach.
+    /// Callers of these zones go on with the agents that they reach; calls of agents of other regions do not count.
     CallsGoOn {
         /// The zones.
         zones: Vec<String>,
@@ -229,40 +300,96 @@ impl Scenario {
             if of().all(|zone| zone.stores == 0) || !of().any(|zone| zone.cell) {
                 return Err(format!("region {region}: it needs a store and a process of the cell"));
             }
+            let count = |is_there: fn(&Zone) -> bool| of().filter(|zone| is_there(zone)).count();
+            let replicators = usize::from(self.regions().len() > 1);
+            if count(|zone| zone.replicator) != replicators || count(|zone| zone.broker) > 1 {
+                return Err(format!("region {region}: {replicators} replicators, and one broker at most"));
+            }
         }
-        let known = |zones: &[String]| match zones.iter().find(|zone| !names.contains(zone.as_str())) {
-            Some(zone) => Err(format!("there is no zone {zone:?}")),
-            None if zones.is_empty() => Err("no zones are named".to_owned()),
-            None => Ok(()),
-        };
+        if self.regions().len() > 1 && !self.zones.iter().any(|zone| zone.broker) {
+            return Err("regions are joined by a broker".to_owned());
+        }
         let mut last = 0;
         for step in &self.steps {
             if step.at_s < last || step.at_s > LAST_STEP_S {
                 return Err(format!("step at {} s: steps come in order, within an hour", step.at_s));
             }
             last = step.at_s;
-            if let Act::Cut { zones } = &step.act {
-                known(zones).map_err(|why| format!("step at {} s: {why}", step.at_s))?;
-            }
+            let known = match &step.act {
+                Act::Cut { zones } | Act::Flap { zones, .. } => self.know(zones),
+                Act::Kill { programs }
+                | Act::Start { programs }
+                | Act::Freeze { programs }
+                | Act::Thaw { programs } => self.know_programs(programs),
+                Act::RemoveTopics { region } => self.know_region(region),
+                Act::Heal => Ok(()),
+            };
+            known.map_err(|why| format!("step at {} s: {why}", step.at_s))?;
         }
         for promise in &self.promises {
-            match &promise.that {
+            let known = match &promise.that {
+                Demand::LastCopy { zones, region } => {
+                    self.know(zones).and_then(|()| self.know_region(region))
+                }
                 Demand::WritesGoOn { zones, .. }
                 | Demand::WritesStop { zones }
+                | Demand::WritesSucceed { zones }
                 | Demand::ResolvesGoOn { zones }
-                | Demand::LastCopy { zones }
-                | Demand::CallsGoOn { zones, .. } => {
-                    known(zones).map_err(|why| format!("promise {}: {why}", promise.id))?;
-                }
+                | Demand::CallsGoOn { zones, .. } => self.know(zones),
                 Demand::HealthyRemovals { .. }
                 | Demand::Reregistrations { .. }
                 | Demand::GuardHolds { .. }
                 | Demand::GuardStaysCalm
                 | Demand::Resyncs { .. }
-                | Demand::Recovers { .. } => {}
-            }
+                | Demand::Recovers { .. } => Ok(()),
+            };
+            known.map_err(|why| format!("promise {}: {why}", promise.id))?;
         }
         Ok(())
+    }
+
+    fn know(&self, zones: &[String]) -> Result<(), String> {
+        match zones.iter().find(|name| !self.zones.iter().any(|zone| zone.name == **name)) {
+            Some(zone) => Err(format!("there is no zone {zone:?}")),
+            None if zones.is_empty() => Err("no zones are named".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn know_region(&self, region: &str) -> Result<(), String> {
+        match self.regions().contains(&region) {
+            true => Ok(()),
+            false => Err(format!("there is no region {region:?}")),
+        }
+    }
+
+    fn know_programs(&self, programs: &[String]) -> Result<(), String> {
+        let all: Vec<String> = self.zones.iter().flat_map(Zone::programs).collect();
+        match programs.iter().find(|name| !all.contains(name)) {
+            Some(program) => Err(format!("there is no program {program:?}, but {}", all.join(", "))),
+            None if programs.is_empty() => Err("no programs are named".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is done when, in order; a flap is many cuts and heals.
+    #[must_use]
+    pub fn moments(&self) -> Vec<(u64, Act)> {
+        let mut moments = Vec::new();
+        for step in &self.steps {
+            match &step.act {
+                Act::Flap { zones, off_s, on_s, times } => {
+                    for n in 0..*times {
+                        let at = step.at_s + n * (off_s + on_s);
+                        moments.push((at, Act::Cut { zones: zones.clone() }));
+                        moments.push((at + off_s, Act::Heal));
+                    }
+                }
+                act => moments.push((step.at_s, act.clone())),
+            }
+        }
+        moments.sort_by_key(|(at, _)| *at);
+        moments
     }
 
     /// The regions in the order in which their zones stand.
@@ -304,7 +431,7 @@ fleet = { lease_s = 5, names = 1 }
 traffic = { call_every_ms = 1, write_every_ms = 1 }
 zone = [{ name = "a", region = "r", stores = 1, cell = true, instances = 1, callers = 1, writers = 1 }]
 step = [{ at_s = 1, act = { do = "cut", zones = ["a"] } }]
-promise = [{ id = "x", that = { is = "last-copy", zones = ["a"] } }]
+promise = [{ id = "x", that = { is = "last-copy", zones = ["a"], region = "r" } }]
 "#;
 
     #[test]
@@ -317,11 +444,21 @@ promise = [{ id = "x", that = { is = "last-copy", zones = ["a"] } }]
     }
 
     #[test]
+    fn a_flap_is_cuts_and_heals_in_turn() {
+        let flap = r#"do = "flap", zones = ["a"], off_s = 2, on_s = 3, times = 2"#;
+        let scenario = Scenario::parse("x", &SMALL.replace(r#"do = "cut", zones = ["a"]"#, flap)).unwrap();
+        let cut = || Act::Cut { zones: vec!["a".to_owned()] };
+        assert_eq!(scenario.moments(), [(1, cut()), (3, Act::Heal), (6, cut()), (8, Act::Heal)]);
+    }
+
+    #[test]
     fn what_names_a_zone_that_is_not_there_is_refused() {
         Scenario::parse("x", SMALL).unwrap();
         for (from, to) in [
             (r#"do = "cut", zones = ["a"]"#, r#"do = "cut", zones = ["b"]"#),
             (r#"is = "last-copy", zones = ["a"]"#, r#"is = "last-copy", zones = ["b"]"#),
+            (r#"region = "r" } }]"#, r#"region = "s" } }]"#),
+            (r#"do = "cut", zones = ["a"]"#, r#"do = "kill", programs = ["cell-b"]"#),
             (r#"name = "a""#, r#"name = "a-long-name""#),
             ("cell = true", "cell = false"),
             ("calm_s = 1", "calm = 1"),

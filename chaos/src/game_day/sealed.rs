@@ -28,26 +28,33 @@ pub fn missing() -> Vec<String> {
         let run = std::process::Command::new(tool).args(arguments).stdin(Stdio::null()).output();
         run.is_ok_and(|done| done.status.success())
     };
-    let root = std::process::Command::new("id").arg("-u").output();
-    if !root.is_ok_and(|done| done.stdout.trim_ascii() == b"0") {
-        missing.push("root: namespaces are made by root alone; call it with sudo".to_owned());
-    }
     for (tool, arguments, package) in
         [("ip", ["-V"], "iproute2"), ("nft", ["-v"], "nftables"), ("unshare", ["-V"], "util-linux")]
     {
         if !says(tool, &arguments) {
-            missing.push(format!("{tool}: infra/install.sh game-day installs it (Debian's {package})"));
+            missing.push(format!("{tool}: infra/install.sh test installs it (Debian's {package})"));
         }
     }
     if missing.is_empty() && !says("unshare", &seal(&["true"])) {
-        missing.push("namespaces: this kernel, or this container, lets nobody make them".to_owned());
+        let how = if is_root() {
+            "this container lets not even root make them"
+        } else {
+            "be root: call it with sudo"
+        };
+        missing.push(format!("namespaces: {how}"));
     }
     missing
 }
 
-/// `unshare`'s arguments around a command.
+fn is_root() -> bool {
+    let asked = std::process::Command::new("id").arg("-u").output();
+    asked.is_ok_and(|done| done.stdout.trim_ascii() == b"0")
+}
+
+/// `unshare`'s arguments around a command. Who is not root is it in a world of one's own, where the kernel allows that.
 fn seal<'a>(command: &[&'a str]) -> Vec<&'a str> {
-    [&["--net", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "--"], command].concat()
+    let user: &[&str] = if is_root() { &[] } else { &["--map-root-user"] };
+    [user, &["--net", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "--"], command].concat()
 }
 
 /// Runs this program's [`WITHIN`] with these arguments in a world of its own; gives its exit code.

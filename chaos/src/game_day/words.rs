@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Failed, Granted, Sight, Tick};
+use super::record::{Empty, Failed, Granted, Sight, Tick};
 use crate::history::Op;
 
 /// What a zone's process is told first; after it, [`Told`].
@@ -61,6 +61,8 @@ pub enum Said {
     Tick(Tick),
     /// A call failed.
     Failed(Failed),
+    /// A question found nobody.
+    Empty(Empty),
     /// What a caller resolves from.
     Sight(Sight),
     /// A write was answered, or given up.

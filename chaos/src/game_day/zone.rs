@@ -84,7 +84,7 @@ pub async fn run() -> Result<(), String> {
                 let Some(line) = line else { return Ok(()) };
                 match serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))? {
                     Told::Begin => {
-                        let callers = Callers::start(&orders, timeline, &voice).await?;
+                        let callers = Callers::start(&orders, timeline, &voice)?;
                         at_work = Some((callers, Writers::start(&orders, timeline)));
                     }
                     Told::Finish => {

@@ -172,6 +172,7 @@ fn write_down(record: &mut Record, said: Said) {
         Said::Granted(granted) => record.granted.push(granted),
         Said::Tick(tick) => record.ticks.push(tick),
         Said::Failed(failed) => record.failed.push(failed),
+        Said::Empty(empty) => record.empty.push(empty),
         Said::Sight(sight) => record.sights.push(sight),
         Said::Wrote(op) => record.ops.push(op),
         Said::Ready | Said::Finished => {}

@@ -15,6 +15,8 @@ const RIGHT: f64 = 56.0;
 const LANE: f64 = 54.0;
 const THIN: f64 = 24.0;
 const GAP: f64 = 10.0;
+/// More faults than that have no room for their words; they show them when they are pointed at.
+const LABELLED: usize = 6;
 /// Lines over time: about so many.
 const TICKS: f64 = 10.0;
 
@@ -99,6 +101,9 @@ impl Drawing {
             let span = span(fault, record.ended);
             let words = format!("{}, {:.1} s to {:.1} s", fault.what, span.0, span.1);
             self.bar("fault", span, (top + 4.0, THIN - 8.0), &words);
+            if record.faults.len() > LABELLED {
+                continue;
+            }
             // Beside a short bar, so that it can be read.
             let x = self.x(span.1) + 6.0;
             let words = escaped(&fault.what);

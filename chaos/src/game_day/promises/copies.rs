@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::check::Verdict;
 use crate::digests::Digests;
-use crate::game_day::record::{Fault, Record, Sight};
+use crate::game_day::record::{Record, Sight};
 
 /// A holder that was cut off says an age that is behind the cut by this much at most: it heard the last beat a little
 /// before it, and is asked a little before its end.
 const AGE_SLACK: Duration = Duration::from_secs(4);
+/// Below this age a holder calls a copy current.
+const CURRENT_MS: u64 = 3_000;
 /// Words that are on their way when a cut begins.
 const ON_THEIR_WAY: Duration = Duration::from_secs(2);
 
@@ -40,7 +42,8 @@ pub(super) fn never_back(sights: &[&Sight]) -> Verdict {
     for sight in sights {
         let Some(position) = sight.position else { continue };
         let before = last.insert(&sight.holder, position).unwrap_or_default();
-        verdict.judge(before <= position, || {
+        // A cell that was killed begins with the copy on its disk, and does not call that current.
+        verdict.judge(before <= position || sight.age_ms >= CURRENT_MS, || {
             format!(
                 "I17: at {:.1} s {} went from {before:?} to {position:?}",
                 sight.at.as_secs_f64(),
@@ -58,7 +61,8 @@ pub fn replaced(record: &Record) -> Vec<(String, String, Duration)> {
     let mut replaced = Vec::new();
     for sight in record.sights.iter().filter(|sight| sight.position.is_some()) {
         let before = marks.insert((&sight.holder, &sight.region), &sight.resync);
-        if before.is_some_and(|before| before != sight.resync) {
+        // A cell that was started again knows of none yet.
+        if before.is_some_and(|before| before != sight.resync) && !sight.resync.is_empty() {
             replaced.push((sight.holder.clone(), sight.region.clone(), sight.at));
         }
     }
@@ -77,29 +81,47 @@ pub(super) fn resyncs(record: &Record, most: usize) -> (Verdict, String) {
     (verdict, format!("{} copies were replaced by whole snapshots; {most} at most", replaced.len()))
 }
 
-/// While a zone is cut off its holders lose nothing of what they knew, and say how old it is.
-pub(super) fn last_copy(record: &Record, zones: &[String]) -> (Verdict, String) {
+/// I32: after the traffic every cell's last word of the region is what stands at the head.
+pub(super) fn converged(digests: &Digests, sights: &[&Sight]) -> Verdict {
+    let mut verdict = Verdict { ids: "I32", ..Verdict::default() };
+    let last: BTreeMap<&str, &Sight> =
+        sights.iter().filter(|sight| sight.cell).map(|sight| (sight.holder.as_str(), *sight)).collect();
+    for (holder, sight) in last {
+        verdict.judge(digests.is_head(sight.count, &sight.digest), || {
+            format!(
+                "I32: at the end {holder} holds {} of {} with digest {}, {} ms old; the store ends with {:?}",
+                sight.count,
+                sight.region,
+                sight.digest,
+                sight.age_ms,
+                digests.head()
+            )
+        });
+    }
+    verdict
+}
+
+/// While there is a fault, holders in these zones lose nothing of what they knew of the region, and say how old it is.
+pub(super) fn last_copy(record: &Record, zones: &[String], region: &str) -> (Verdict, String) {
     let mut verdict = Verdict::default();
     let mut oldest = 0;
-    let shut = |fault: &&Fault| fault.zones.iter().any(|zone| zones.contains(zone));
-    for fault in record.faults.iter().filter(shut) {
+    let of_region = |sight: &&Sight| zones.contains(&sight.zone) && sight.region == region;
+    for fault in &record.faults {
         let until = fault.until.unwrap_or(record.ended);
-        let mut before: BTreeMap<(&str, &str), &Sight> = BTreeMap::new();
-        for sight in record.sights.iter().filter(|sight| zones.contains(&sight.zone)) {
-            let key = (sight.holder.as_str(), sight.region.as_str());
+        let mut before: BTreeMap<&str, &Sight> = BTreeMap::new();
+        for sight in record.sights.iter().filter(of_region) {
             if sight.at < fault.at + ON_THEIR_WAY {
-                before.insert(key, sight);
+                before.insert(&sight.holder, sight);
             } else if sight.at < until {
-                let knew = before.get(&key);
+                let knew = before.get(sight.holder.as_str());
                 verdict.judge(
                     knew.is_some_and(|knew| knew.count == sight.count && knew.digest == sight.digest),
                     || {
                         format!(
-                            "at {:.1} s {} holds {} of {}, and held {:?} when it was cut off",
+                            "at {:.1} s {} holds {} of {region}, and held {:?} when the fault began",
                             sight.at.as_secs_f64(),
                             sight.holder,
                             sight.count,
-                            sight.region,
                             knew.map(|knew| knew.count)
                         )
                     },
@@ -108,7 +130,7 @@ pub(super) fn last_copy(record: &Record, zones: &[String]) -> (Verdict, String) 
                 let least = (sight.at - fault.at).saturating_sub(AGE_SLACK);
                 verdict.judge(age >= least, || {
                     format!(
-                        "at {:.1} s {} says {age:?}, and was cut off {least:?} ago",
+                        "at {:.1} s {} says {age:?} of {region}, which it cannot have heard of for {least:?}",
                         sight.at.as_secs_f64(),
                         sight.holder
                     )
@@ -118,13 +140,11 @@ pub(super) fn last_copy(record: &Record, zones: &[String]) -> (Verdict, String) 
         }
     }
     let zones = zones.join(", ");
-    (
-        verdict,
-        format!(
-            "holders of zone {zones} kept what they knew and said an age of up to {:.1} s",
-            seconds(oldest)
-        ),
-    )
+    let detail = format!(
+        "holders in zone {zones} kept what they knew of {region} and said an age of up to {:.1} s",
+        seconds(oldest)
+    );
+    (verdict, detail)
 }
 
 #[allow(clippy::cast_precision_loss)]

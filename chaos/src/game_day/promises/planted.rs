@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::game_day::record::{Failed, Fault, Granted, GuardSight, Tick, Told};
+use crate::game_day::record::{Empty, Failed, Fault, Granted, GuardSight, Tick, Told};
 use crate::history::{Act, Outcome};
 use crate::origin::{Ending, Moment, Standing};
 
@@ -64,6 +64,7 @@ fn sound() -> Record {
     let fault = Fault {
         what: "zone c is cut off".to_owned(),
         zones: zones(&["c"]),
+        programs: Vec::new(),
         at: s(20),
         until: Some(s(80)),
         landed: true,
@@ -93,18 +94,23 @@ fn all_demands() -> Vec<Demand> {
         Demand::WritesGoOn { zones: a(), gap_s: 5 },
         Demand::WritesStop { zones: c() },
         Demand::ResolvesGoOn { zones: a() },
-        Demand::LastCopy { zones: c() },
+        Demand::LastCopy { zones: c(), region: "us".to_owned() },
         Demand::CallsGoOn { zones: a(), failures_most: 1, quiet_after_s: 10 },
         Demand::Resyncs { most: 0 },
         Demand::Recovers { within_s: 15 },
+        Demand::WritesSucceed { zones: a() },
     ]
+}
+
+fn scenario() -> Scenario {
+    crate::game_day::read("zone-partition").unwrap()
 }
 
 /// The demands that break once this was planted, by their place.
 fn broken(plant: impl FnOnce(&mut Record)) -> Vec<usize> {
     let mut record = sound();
     plant(&mut record);
-    let judged = all_demands().into_iter().map(|demand| demanded(&record, "x", &demand));
+    let judged = all_demands().into_iter().map(|demand| demanded(&scenario(), &record, "x", &demand));
     judged.enumerate().filter(|(_, judged)| !judged.broken.is_empty()).map(|(place, _)| place).collect()
 }
 
@@ -141,20 +147,29 @@ fn each_planted_violation_breaks_its_own_demand() {
     assert_eq!(broken(|record| record.guards.push(guard(100, true))), [2]);
     assert_eq!(broken(|record| record.ops.retain(|op| op.invoked < s(40) || op.invoked > s(50))), [3]);
     assert_eq!(broken(|record| record.ops.push(write("c", 50, Outcome::Done))), [4]);
-    assert_eq!(broken(|record| record.ticks[40].resolves_empty = 1), [5]);
+    let empty = || Empty {
+        caller: "caller-a1".to_owned(),
+        zone: "a".to_owned(),
+        name: "x".to_owned(),
+        at: s(50),
+        outcome: "none".to_owned(),
+    };
+    assert_eq!(broken(|record| record.empty.push(empty())), [5]);
     assert_eq!(broken(|record| record.sights[50].count = 6), [6]);
     assert_eq!(broken(|record| record.sights[50].age_ms = 0), [6]);
     assert_eq!(broken(|record| record.failed.push(failed("caller-a1", 26))), [7]);
     assert_eq!(broken(|record| record.failed.push(failed("caller-a2", 40))), [7]);
     assert_eq!(broken(|record| record.sights[90].resync = "1".to_owned()), [8]);
     assert_eq!(broken(|record| record.recovered = None), [9]);
+    let refused = Outcome::Refused { status: 503, retry_after: None };
+    assert_eq!(broken(|record| record.ops.push(write("a", 50, refused))), [10]);
 }
 
 #[test]
 fn what_had_nothing_to_look_at_proved_nothing() {
     let record = Record::default();
     for demand in all_demands().into_iter().skip(1) {
-        let judged = demanded(&record, "x", &demand);
+        let judged = demanded(&scenario(), &record, "x", &demand);
         assert!(!judged.broken.is_empty(), "{demand:?} holds for a run in which nothing happened");
     }
     assert!(!counts::landed(&record).broken.is_empty());
@@ -169,6 +184,8 @@ fn a_copy_that_is_no_state_of_its_origin_or_goes_back_is_seen() {
     let back = [sight("cell-c", 1, 7, 0), Sight { position: Some((1, 8)), ..sight("cell-c", 2, 7, 0) }];
     let back = copies::never_back(&back.iter().collect::<Vec<_>>());
     assert!(back.broken.len() == 1 && back.broken[0].starts_with("I17"), "{:?}", back.broken);
+    let behind = copies::converged(&digests, &sights.iter().collect::<Vec<_>>());
+    assert!(behind.broken.len() == 1 && behind.broken[0].starts_with("I32"), "{:?}", behind.broken);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::check::Verdict;
-use crate::game_day::record::{Failed, Record, Tick};
+use crate::game_day::record::{Failed, Fault, Record, Tick};
 use crate::game_day::scenario::Scenario;
 use crate::history::Op;
 
@@ -52,6 +52,42 @@ pub(super) fn writes_go_on(record: &Record, zones: &[String], gap_s: u64) -> Fou
     )
 }
 
+/// Every write that is sent while there is a fault is acknowledged; says how long they took then and before.
+pub(super) fn writes_succeed(record: &Record, zones: &[String]) -> Found {
+    let mut verdict = Verdict::default();
+    let (mut calm, mut faulty) = (Vec::new(), Vec::new());
+    for op in zones.iter().flat_map(|zone| of_zone(record, zone)) {
+        let Some(returned) = op.returned else { continue };
+        let during =
+            |fault: &Fault| op.invoked >= fault.at && op.invoked < fault.until.unwrap_or(record.ended);
+        if record.faults.iter().any(during) {
+            verdict.judge(op.is_acknowledged(), || {
+                let (act, id, at) = (&op.act, &op.id, op.invoked.as_secs_f64());
+                format!("{act:?} of {id} at {at:.1} s: {:?}", op.outcome)
+            });
+            faulty.push(returned - op.invoked);
+        } else if op.invoked < record.first_fault() {
+            calm.push(returned - op.invoked);
+        }
+    }
+    let (before, then) = (nearly_all(calm), nearly_all(faulty));
+    let words = format!(
+        "{} writes of zone {} were sent during faults; 99 % took {} ms at most, and {} ms before",
+        verdict.checked,
+        zones.join(", "),
+        then.as_millis(),
+        before.as_millis()
+    );
+    (verdict, words)
+}
+
+/// What 99 % stay within.
+fn nearly_all(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let place = (times.len() * 99).div_ceil(100).saturating_sub(1);
+    times.get(place).copied().unwrap_or_default()
+}
+
 /// Nothing that was sent while a zone was cut off is acknowledged there before the cut heals.
 pub(super) fn writes_stop(record: &Record, zones: &[String]) -> Found {
     let mut verdict = Verdict::default();
@@ -73,23 +109,20 @@ pub(super) fn writes_stop(record: &Record, zones: &[String]) -> Found {
 
 pub(super) fn resolves_go_on(record: &Record, zones: &[String]) -> Found {
     let mut verdict = Verdict::default();
-    let mut resolves = 0;
-    for tick in record.ticks.iter().filter(|tick| zones.contains(&tick.zone) && tick.resolves > 0) {
-        resolves += tick.resolves;
-        verdict.judge(tick.resolves_empty == 0, || {
-            format!(
-                "{} questions of zone {} found nobody at {:.1} s",
-                tick.resolves_empty,
-                tick.zone,
-                tick.at.as_secs_f64()
-            )
-        });
+    let of_zones = record.ticks.iter().filter(|tick| zones.contains(&tick.zone) && tick.at >= record.began);
+    let resolves: u64 = of_zones.map(|tick| tick.resolves).sum();
+    for empty in record.empty.iter().filter(|empty| zones.contains(&empty.zone) && empty.at >= record.began) {
+        let (caller, name, outcome) = (&empty.caller, &empty.name, &empty.outcome);
+        let at = empty.at.as_secs_f64();
+        verdict.judge(false, || format!("{caller} asked for {name} at {at:.1} s and was told {outcome}"));
     }
-    (verdict, format!("{resolves} questions of zone {} found candidates", zones.join(", ")))
+    verdict.checked = usize::try_from(resolves).unwrap_or(usize::MAX);
+    (verdict, format!("{resolves} questions of zone {} were asked and found candidates", zones.join(", ")))
 }
 
 /// A caller fails a few times when a fault begins or ends, and then finds those that it reaches.
 pub(super) fn calls_go_on(
+    scenario: &Scenario,
     record: &Record,
     zones: &[String],
     failures_most: usize,
@@ -97,7 +130,11 @@ pub(super) fn calls_go_on(
 ) -> Found {
     let mut verdict = Verdict::default();
     let mut by_caller: BTreeMap<&str, Vec<&Failed>> = BTreeMap::new();
-    for failed in record.failed.iter().filter(|failed| zones.contains(&failed.zone)) {
+    let region = |name: &str| scenario.zones.iter().find(|zone| zone.name == name).map(|zone| &zone.region);
+    let own = |failed: &&Failed| {
+        zones.contains(&failed.zone) && region(&failed.zone) == region(&failed.target_zone)
+    };
+    for failed in record.failed.iter().filter(own) {
         by_caller.entry(&failed.caller).or_default().push(failed);
     }
     let turns: Vec<Duration> =

@@ -15,6 +15,11 @@ use crate::game_day::record::{FLEET, Granted, Tick};
 use crate::game_day::words::{Orders, Said};
 use crate::timeline::Timeline;
 
+/// The name of agents that stand in one region alone.
+pub(super) fn only(region: &str) -> String {
+    format!("only-{region}")
+}
+
 pub(super) struct Agents {
     zone: String,
     registrants: Vec<Registrant>,
@@ -27,7 +32,12 @@ impl Agents {
     pub(super) async fn start(orders: &Orders, timeline: Timeline) -> Result<Self, String> {
         let mut registrants = Vec::new();
         for n in 0..orders.instances {
-            let id = format!("{FLEET}agent-{}/{}-{n}", n % orders.names.max(1), orders.zone);
+            let name = match n % orders.names.max(1) {
+                // Of this name there are agents in this region alone: callers of others find them by its view.
+                0 => only(&orders.region),
+                name => format!("agent-{name}"),
+            };
+            let id = format!("{FLEET}{name}/{}-{n}", orders.zone);
             let port = u16::try_from(u32::from(AGENT_PORT) + n).map_err(|_| "too many agents".to_owned())?;
             let listener = TcpListener::bind((orders.address, port)).await;
             let listener = listener.map_err(|error| format!("{}:{port}: {error}", orders.address))?;

@@ -12,13 +12,14 @@ use rand::{Rng, SeedableRng};
 use rollcall_client::{Candidate, Registry, RegistryOptions};
 use rollcall_model::{Query, Region};
 
+use super::agents::only;
 use super::{SECOND, Voice};
-use crate::game_day::record::{FLEET, Failed, Sight, Tick};
+use crate::game_day::record::{Empty, FLEET, Failed, Sight, Tick};
 use crate::game_day::words::{Orders, Said};
 use crate::timeline::Timeline;
 
-/// How long an agent may take to answer: it does nothing else.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long an agent may take to answer: it does nothing else, but the machine may.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a caller avoids what did not answer.
 const AVOIDED: Duration = Duration::from_secs(30);
 
@@ -38,40 +39,38 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Starts them; each has a copy of the registry of its own.
-    pub(super) async fn start(orders: &Orders, timeline: Timeline, voice: &Voice) -> Result<Self, String> {
+    /// Starts them; each has a copy of the registry of its own, and loads it at its own time.
+    pub(super) fn start(orders: &Orders, timeline: Timeline, voice: &Voice) -> Result<Self, String> {
         let region = |name: &String| Region::parse(name).map_err(|why| why.to_string());
         let failover = orders.failover.iter().map(region).collect::<Result<Vec<_>, _>>()?;
         let mut callers = Self { counts: Arc::default(), stopped: Arc::default(), tasks: Vec::new() };
         for n in 0..orders.callers {
             let options = RegistryOptions::new(orders.cells.iter().cloned(), region(&orders.region)?)
                 .with_failover(failover.iter().cloned());
-            let registry = Registry::connect(options).await.map_err(|error| error.to_string())?;
             let http = reqwest::Client::builder().timeout(PATIENCE).build();
-            let caller = Caller {
+            let hands = Hands {
                 name: format!("caller-{}{}", orders.zone, n + 1),
                 zone: orders.zone.clone(),
-                names: orders.names.max(1),
-                every: orders.call_every,
-                registry,
-                http: http.map_err(|error| error.to_string())?,
-                avoided: BTreeMap::new(),
-                counts: Arc::clone(&callers.counts),
                 stopped: Arc::clone(&callers.stopped),
                 timeline,
                 voice: voice.clone(),
             };
+            let (names, every) = (names(orders), orders.call_every);
+            let (http, counts) = (http.map_err(|error| error.to_string())?, Arc::clone(&callers.counts));
             let chance = StdRng::seed_from_u64(orders.seed.wrapping_mul(1_000).wrapping_add(u64::from(n)));
-            let watcher = Watcher {
-                name: caller.name.clone(),
-                zone: caller.zone.clone(),
-                registry: caller.registry.clone(),
-                stopped: Arc::clone(&caller.stopped),
-                timeline,
-                voice: voice.clone(),
-            };
-            callers.tasks.push(tokio::spawn(watcher.run()));
-            callers.tasks.push(tokio::spawn(caller.run(chance)));
+            callers.tasks.push(tokio::spawn(async move {
+                match Registry::connect(options).await {
+                    Ok(registry) => {
+                        let caller =
+                            Caller { registry, names, every, http, counts, avoided: BTreeMap::new(), hands };
+                        tokio::join!(
+                            watch(caller.registry.clone(), caller.hands.clone()),
+                            caller.run(chance)
+                        );
+                    }
+                    Err(why) => eprintln!("{} does not begin: {why}", hands.name),
+                }
+            }));
         }
         Ok(callers)
     }
@@ -94,57 +93,74 @@ impl Callers {
     }
 }
 
-struct Caller {
+/// What callers ask for: every name of agents that there is, in any region.
+fn names(orders: &Orders) -> Vec<String> {
+    let everywhere = (1..orders.names).map(|n| format!("agent-{n}"));
+    let regions = std::iter::once(&orders.region).chain(&orders.failover);
+    everywhere.chain(regions.map(|region| only(region))).collect()
+}
+
+/// What a caller and its watcher share.
+#[derive(Clone)]
+struct Hands {
     name: String,
     zone: String,
-    names: u32,
-    every: Duration,
-    registry: Registry,
-    http: reqwest::Client,
-    avoided: BTreeMap<String, Duration>,
-    counts: Arc<Counts>,
     stopped: Arc<AtomicBool>,
     timeline: Timeline,
     voice: Voice,
 }
 
+struct Caller {
+    registry: Registry,
+    names: Vec<String>,
+    every: Duration,
+    http: reqwest::Client,
+    counts: Arc<Counts>,
+    avoided: BTreeMap<String, Duration>,
+    hands: Hands,
+}
+
 impl Caller {
     async fn run(mut self, mut chance: StdRng) {
-        while !self.stopped.load(Ordering::Relaxed) {
+        while !self.hands.stopped.load(Ordering::Relaxed) {
             self.call(&mut chance).await;
             tokio::time::sleep(self.every.mul_f64(chance.random_range(0.5..1.5))).await;
         }
     }
 
     async fn call(&mut self, chance: &mut StdRng) {
-        let name = format!("agent-{}", chance.random_range(0..self.names));
+        let name = self.names[chance.random_range(0..self.names.len())].clone();
         let namespace = FLEET.trim_end_matches('/').to_owned();
-        let query = Query { namespace: Some(namespace), name: Some(name), ..Query::default() };
+        let query = Query { namespace: Some(namespace), name: Some(name.clone()), ..Query::default() };
         let found = self.registry.resolve(&query);
         self.counts.resolves.fetch_add(1, Ordering::Relaxed);
         let Some(candidate) = self.choose(&found.candidates, chance) else {
             self.counts.empty.fetch_add(1, Ordering::Relaxed);
+            let (caller, zone, at) =
+                (self.hands.name.clone(), self.hands.zone.clone(), self.hands.timeline.now());
+            let outcome = found.outcome.as_str().to_owned();
+            self.hands.voice.say(Said::Empty(Empty { caller, zone, name, at, outcome }));
             return;
         };
         let declared = &candidate.registration.declared;
         let target = declared.id.to_string();
         let target_zone = declared.zone.as_ref().map(ToString::to_string).unwrap_or_default();
         let Some(url) = declared.endpoints.first().map(|endpoint| endpoint.url.clone()) else { return };
-        let sent = self.timeline.now();
+        let sent = self.hands.timeline.now();
         let outcome = ask(&self.http, &url, &target).await;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         if let Err(why) = outcome {
-            let at = self.timeline.now();
+            let at = self.hands.timeline.now();
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             self.avoided.insert(target.clone(), at + AVOIDED);
-            let (caller, zone) = (self.name.clone(), self.zone.clone());
-            self.voice.say(Said::Failed(Failed { caller, zone, target, target_zone, sent, at, why }));
+            let (caller, zone) = (self.hands.name.clone(), self.hands.zone.clone());
+            self.hands.voice.say(Said::Failed(Failed { caller, zone, target, target_zone, sent, at, why }));
         }
     }
 
     /// Any of the best: not avoided and not overdue; or else not avoided; or else any at all.
     fn choose<'a>(&mut self, candidates: &'a [Candidate], chance: &mut StdRng) -> Option<&'a Candidate> {
-        let now = self.timeline.now();
+        let now = self.hands.timeline.now();
         self.avoided.retain(|_, until| *until > now);
         let reached =
             |candidate: &&Candidate| !self.avoided.contains_key(candidate.registration.declared.id.as_str());
@@ -158,39 +174,28 @@ impl Caller {
 }
 
 /// Says once a second what a caller resolves from.
-struct Watcher {
-    name: String,
-    zone: String,
-    registry: Registry,
-    stopped: Arc<AtomicBool>,
-    timeline: Timeline,
-    voice: Voice,
-}
-
-impl Watcher {
-    async fn run(self) {
-        while !self.stopped.load(Ordering::Relaxed) {
-            let ages: BTreeMap<_, _> =
-                self.registry.regions().into_iter().map(|status| (status.region, status.age)).collect();
-            let at = self.timeline.now();
-            for view in self.registry.snapshot().views() {
-                let position = view.position().map(|p| (p.incarnation.ordinal(), p.revision.0));
-                let age = ages.get(view.region()).copied().flatten().unwrap_or_default();
-                self.voice.say(Said::Sight(Sight {
-                    holder: self.name.clone(),
-                    cell: false,
-                    zone: self.zone.clone(),
-                    region: view.region().to_string(),
-                    at,
-                    position,
-                    count: view.state().map_or(0, rollcall_model::State::count),
-                    digest: view.state().map(|state| state.digest().to_string()).unwrap_or_default(),
-                    age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-                    resync: view.resyncs().to_string(),
-                }));
-            }
-            tokio::time::sleep(SECOND).await;
+async fn watch(registry: Registry, hands: Hands) {
+    while !hands.stopped.load(Ordering::Relaxed) {
+        let ages: BTreeMap<_, _> =
+            registry.regions().into_iter().map(|status| (status.region, status.age)).collect();
+        let at = hands.timeline.now();
+        for view in registry.snapshot().views() {
+            let position = view.position().map(|p| (p.incarnation.ordinal(), p.revision.0));
+            let age = ages.get(view.region()).copied().flatten().unwrap_or_default();
+            hands.voice.say(Said::Sight(Sight {
+                holder: hands.name.clone(),
+                cell: false,
+                zone: hands.zone.clone(),
+                region: view.region().to_string(),
+                at,
+                position,
+                count: view.state().map_or(0, rollcall_model::State::count),
+                digest: view.state().map(|state| state.digest().to_string()).unwrap_or_default(),
+                age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+                resync: view.resyncs().to_string(),
+            }));
         }
+        tokio::time::sleep(SECOND).await;
     }
 }
 
