@@ -47,5 +47,12 @@ fn registration(n: usize, capabilities: usize) -> Registration {
     declared.lifecycle = rollcall_model::Lifecycle::Healthy;
     let owned = Owned::of(&declared);
     let revision = Revision(n as u64 + 1);
-    Registration { declared, epoch: Epoch::new(1, revision), registered_at: Timestamp(0), revision, owned }
+    Registration {
+        declared,
+        epoch: Epoch::new(1, revision),
+        registered_at: Timestamp(0),
+        revision,
+        owned,
+        replaced: Box::default(),
+    }
 }

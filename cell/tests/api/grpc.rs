@@ -7,6 +7,7 @@ use rollcall_proto::v1::registrar_client::RegistrarClient;
 use rollcall_proto::v1::renew_response::result::Outcome;
 use rollcall_proto::v1::watch_response::Event;
 use rollcall_proto::v1::{self, Endpoint, RegisterRequest, RenewRequest, UpdateRequest, renew_request};
+use serde_json::json;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -16,7 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::cell::{Cell, DEADLINE};
+use super::cell::{Cell, DEADLINE, plain};
 use super::moody::{Mood, Moody};
 
 async fn channel(url: &str) -> Channel {
@@ -179,6 +180,33 @@ async fn a_watch_pages_a_snapshot_and_goes_on_from_a_position() {
     let all = v1::WatchRequest { region: "all".into(), ..v1::WatchRequest::default() };
     let status = discovery.watch(all).await.unwrap_err();
     assert_eq!(code_of(&status), Some(Code::InvalidParameter));
+}
+
+#[tokio::test]
+async fn i46_what_an_owner_chose_arrives_with_equal_bytes_whatever_it_looks_like() {
+    let cell = Cell::start().await;
+    let mut registration = plain("ops/mail/1");
+    registration["capabilities"] = json!([{"name": "mail:send:v1", "description": "d".repeat(1_000)}]);
+    let epoch = cell.register(&registration).await;
+    let mut discovery = DiscoveryClient::new(channel(&cell.url).await);
+    let mut stream = discovery.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+    // What HTTP/1's machine says by itself, as the last bytes of a message.
+    let text = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
+                date: Mon, 30 Nov 2026 09:40:08 GMT\r\n\r\n";
+    let change = json!({"metadata": {"m": text}});
+    let patched = cell.fenced("PATCH", "/v1/registrations/ops/mail/1", &epoch, &change).await;
+    assert_eq!(patched.status, 200);
+    let told = loop {
+        let message = tokio::time::timeout(DEADLINE, stream.message()).await.unwrap().unwrap();
+        if let Event::Delta(delta) = message.unwrap().event.unwrap() {
+            break delta;
+        }
+    };
+    let Some(v1::change::Change::Put(put)) = told.changes[0].change.clone() else { panic!("{told:?}") };
+    assert_eq!(put.owned.unwrap().metadata["m"], text);
+    let request = v1::GetRequest { id: "ops/mail/1".into(), ..v1::GetRequest::default() };
+    let got = discovery.get(request).await.unwrap().into_inner().agent.unwrap().registration.unwrap();
+    assert_eq!(got.owned.unwrap().metadata["m"], text);
 }
 
 #[tokio::test]

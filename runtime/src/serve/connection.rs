@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::pulse::Pulse;
-use super::unreadable::{self, Words};
+use super::unreadable::{self, Unreadable, Words};
 
 /// How long what comes after the last answer is read and thrown away.
 const LINGER: Duration = Duration::from_secs(5);
@@ -38,6 +38,12 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, words: Words) -> Self {
         Self { stream, pulse, lingering: None, words, instead: None }
+    }
+
+    /// Where the machine's own answer begins, if it is one. Bytes of an application may look like it (a registrant chooses
+    /// some of them), so only where the machine can have answered is there one.
+    fn own_answer(&self, bytes: &[u8]) -> Option<(usize, Unreadable)> {
+        unreadable::own_answer(bytes).filter(|_| self.pulse.awaits_head())
     }
 
     /// Writes what was said in the place of so many bytes. Until it is through, the same bytes are offered again.
@@ -76,7 +82,7 @@ impl AsyncWrite for Socket {
         if self.instead.is_some() {
             return self.poll_instead(cx, bytes.len());
         }
-        match unreadable::own_answer(bytes) {
+        match self.own_answer(bytes) {
             None => Pin::new(&mut self.stream).poll_write(cx, bytes),
             Some((0, why)) => {
                 self.instead = Some((unreadable::written((self.words)(why)), 0));
@@ -97,7 +103,7 @@ impl AsyncWrite for Socket {
         // The machine's own answer is always the last, and in one piece.
         let last = parts.iter().rposition(|part| !part.is_empty()).unwrap_or_default();
         match (parts.get(last), parts.get(..last)) {
-            (Some(part), Some(before)) if unreadable::own_answer(part).is_some() => {
+            (Some(part), Some(before)) if self.own_answer(part).is_some() => {
                 if before.iter().all(|part| part.is_empty()) {
                     return self.poll_write(cx, part);
                 }

@@ -104,6 +104,13 @@ impl Pulse {
         Turn { pulse: Arc::clone(self) }
     }
 
+    /// Whether what is written now can be the machine's own answer to a head that it could not read: of HTTP/1, with no
+    /// request in flight, and with some of a head there.
+    pub(super) fn awaits_head(&self) -> bool {
+        let state = self.state();
+        state.protocol == Protocol::Http1 && state.requests == 0 && state.head_since.is_some()
+    }
+
     /// A body was let go of before its end.
     pub(super) fn left_unread(&self) {
         self.state().unread = true;

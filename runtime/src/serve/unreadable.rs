@@ -2,7 +2,8 @@
 //! bare status.
 //!
 //! The machine answers such a head by itself, before any application hears of it, and closes the connection. Its answer
-//! has no body and always the same form, so it is known by that form on its way out, and another goes out in its place.
+//! has no body and always the same form, so it is known by that form on its way out, and another goes out in its place:
+//! only on HTTP/1 and only while a head is being read, for an application's bytes may have any form.
 //! Never here: a judgement of a request; that was made already.
 
 use hyper::Response;
