@@ -21,6 +21,8 @@ pub(crate) use recent::{Encodings, Form, Recent};
 
 use crate::regions::{Regions, Served};
 
+/// Instances of a region whose snapshots need no place: a few hundred KiB, as any answer may have.
+const SMALL: u64 = 100;
 /// How often a watch that waits for its snapshot looks for a place that was kept for too long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Bookmarks come once a second, give or take what a busy process is late.
@@ -124,8 +126,11 @@ impl Watching {
             }
             let view = lane.view.borrow_and_update().clone();
             let now = self.clock.now();
-            if lane.cursor.takes_snapshot(&view) && lane.download.is_none() {
-                lane.download = self.downloads.enter(now);
+            if lane.cursor.takes_snapshot(&view) && !is_small(&view) {
+                match &lane.download {
+                    Some(download) => download.goes_on(now),
+                    None => lane.download = self.downloads.enter(now),
+                }
                 if lane.download.is_none() {
                     is_waiting = true;
                     continue;
@@ -153,6 +158,11 @@ impl Watching {
         let changes: Vec<BoxFuture<'_, bool>> = self.lanes.iter_mut().map(changed).collect();
         select_all(changes).await.0
     }
+}
+
+/// Whether a snapshot of this is one page, or about.
+fn is_small(view: &View) -> bool {
+    view.state().is_none_or(|state| state.count() <= SMALL)
 }
 
 impl Lane {
