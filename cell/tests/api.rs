@@ -11,6 +11,7 @@ mod api {
     mod grpc;
     mod lists;
     mod moody;
+    mod museum;
     mod operating;
     mod outage;
     mod overdue;

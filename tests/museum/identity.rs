@@ -57,6 +57,41 @@ async fn b87_an_id_that_gets_in_can_be_read_and_taken_back_and_all_others_are_re
     }
 }
 
+/// B89: IPv6 endpoints were refused, cut at their first colon, or lost or doubled their brackets.
+#[tokio::test]
+async fn b89_an_ipv6_endpoint_comes_back_as_it_was_given_and_can_be_dialled() {
+    let dev = registry(&[]);
+    let cell = dev.cell(REGION);
+    let id = "museum/six/1";
+    let register = async |url: &str| {
+        let body = json!({"id": id, "endpoints": [{"url": url}]}).to_string();
+        cell.send("POST", "/v1/registrations", &[], Some(&body)).await.unwrap()
+    };
+    for url in ["http://[::1]:80/", "https://[2001:db8::a2a]/x?y=1", "grpc://[::ffff:10.0.0.1]:50051"] {
+        assert_eq!(register(url).await.status, 201, "{url}");
+        let agent = cell.get(&format!("/v1/agents/{id}")).await.unwrap();
+        assert_eq!(agent["endpoints"][0]["url"], url);
+    }
+    for url in [
+        "http://::1:80/",
+        "http://[::1/",
+        "http://::1]/",
+        "http://[[::1]]/",
+        "http://[::]:80/",
+        "http://[fe80::1%eth0]:80/",
+    ] {
+        let answer = register(url).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("invalid_endpoint")), "{url}");
+    }
+    let listener = tokio::net::TcpListener::bind("[::1]:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(register(&format!("http://[::1]:{port}/callback")).await.status, 201);
+    let agent = cell.get(&format!("/v1/agents/{id}")).await.unwrap();
+    let given: reqwest::Url = agent["endpoints"][0]["url"].as_str().unwrap().parse().unwrap();
+    let dialled = tokio::net::TcpStream::connect(&*given.socket_addrs(|| None).unwrap()).await.unwrap();
+    assert_eq!(dialled.peer_addr().unwrap(), listener.local_addr().unwrap());
+}
+
 /// B95: a status could not be taken back because the client's time stamp lost a comparison.
 #[tokio::test]
 async fn b95_draining_is_taken_back_whatever_the_callers_clock_says() {

@@ -50,24 +50,31 @@ impl Cell {
 
     /// The same with an admission of its own.
     pub(super) async fn admitting(admission: AdmissionConfig) -> Self {
-        let cell = Self::configured("us", &[], Embedded::memory().unwrap(), admission).await;
+        let change = |config: &mut CellConfig| config.admission = admission;
+        let cell = Self::configured("us", &[], Embedded::memory().unwrap(), change).await;
         cell.keeps().await;
         cell
     }
 
     /// A cell over this store that follows these regions, each from its source.
     pub(super) async fn with<S: Store>(region: &str, views: &[(&str, &str)], store: S) -> Self {
-        Self::configured(region, views, store, AdmissionConfig::default()).await
+        Self::configured(region, views, store, |_| {}).await
+    }
+
+    /// A process of region `us` that tells the others to reach it at this address.
+    pub(super) async fn reached_at<S: Store>(address: &str, store: S) -> Self {
+        let change = |config: &mut CellConfig| config.listen.advertise = Some(address.to_owned());
+        Self::configured("us", &[], store, change).await
     }
 
     async fn configured<S: Store>(
         region: &str,
         views: &[(&str, &str)],
         store: S,
-        admission: AdmissionConfig,
+        change: impl FnOnce(&mut CellConfig),
     ) -> Self {
         let tasks = Tasks::new();
-        let config = CellConfig {
+        let mut config = CellConfig {
             region: region.into(),
             zone: None,
             data_dir: PathBuf::from("unused"),
@@ -81,10 +88,11 @@ impl Cell {
                 })
                 .collect(),
             guard: rollcall_cell::config::GuardConfig::default(),
-            admission,
+            admission: AdmissionConfig::default(),
             health: rollcall_cell::config::HealthConfig::default(),
             auth: None,
         };
+        change(&mut config);
         let start = Start {
             commit: "none",
             config,

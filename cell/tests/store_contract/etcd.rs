@@ -217,6 +217,43 @@ async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
     assert_eq!(store.commit(late).await, Ok(Committed::Fenced));
 }
 
+/// B11: a member that served watches from very old revisions was so busy that keep-alives through it failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b11_fifty_watches_from_the_first_revision_cost_neither_the_office_nor_a_write() {
+    let opened = alone().await;
+    let store = opened.store.clone();
+    let tenure = within("the office", store.campaign("here")).await.unwrap();
+    let text = "x".repeat(4_000);
+    let first = commit(&store, vec![put("h/0", "1")]).await;
+    for round in 0..250 {
+        commit(&store, (0..16).map(|n| put(&format!("h/{n}"), &format!("{round} {text}"))).collect()).await;
+    }
+    let mut watches = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let store = store.clone();
+        watches.spawn(async move {
+            let mut follow = store.follow(first).await.unwrap();
+            let mut seen = 0;
+            while seen < 250 {
+                seen += follow.next().await.unwrap().len();
+            }
+            seen
+        });
+    }
+    let began = std::time::Instant::now();
+    // Beside them, for longer than the office's lease, and until they have what they asked for.
+    while began.elapsed() < Duration::from_secs(6) || watches.try_join_next().is_none() {
+        let group =
+            Group { fence: vec![tenure.fence.clone()], also: vec![put("beat", "1")], ..Group::default() };
+        let answer = within("a fenced write", store.commit(group)).await;
+        assert!(matches!(answer, Ok(Committed::Done { .. })), "{answer:?}");
+        assert!(!tenure.lost.is_cancelled(), "the office was lost");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    within("all watches", async { while watches.join_next().await.is_some() {} }).await;
+    assert!(!tenure.lost.is_cancelled());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_killed_and_started_again_need_not_wait_for_its_own_office() {
     let opened = shared().await;
