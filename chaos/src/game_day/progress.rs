@@ -71,6 +71,18 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
             }
         }
     }
+    for zone in &scenario.zones {
+        for region in scenario.regions() {
+            let of_zone = |sight: &&&Sight| !sight.cell && sight.zone == zone.name && sight.region == region;
+            let all = scenario.instances_of(region) as u64;
+            let holds = |sight: &&&Sight| sight.at > since && sight.count >= all;
+            let holding = sights.iter().filter(of_zone).filter(holds).count();
+            if holding < zone.callers as usize {
+                let (callers, name) = (zone.callers, &zone.name);
+                return Some(format!("{holding} of {callers} callers of zone {name} hold all of {region}"));
+            }
+        }
+    }
     None
 }
 

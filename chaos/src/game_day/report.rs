@@ -284,7 +284,7 @@ fn line(judged: Judged) -> PromiseLine {
 fn phases(record: &Record) -> Phases {
     let (first, last) = (record.first_fault(), record.last_fault());
     let mut phases = Phases::default();
-    for failed in &record.failed {
+    for failed in record.failed.iter().filter(|failed| failed.at >= record.began) {
         // A cut fails calls that were sent before it.
         match failed {
             failed if failed.at < first => phases.before += 1,

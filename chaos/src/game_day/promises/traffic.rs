@@ -134,7 +134,7 @@ pub(super) fn calls_go_on(
     let own = |failed: &&Failed| {
         zones.contains(&failed.zone) && region(&failed.zone) == region(&failed.target_zone)
     };
-    for failed in record.failed.iter().filter(own) {
+    for failed in record.failed.iter().filter(|failed| failed.at >= record.began).filter(own) {
         by_caller.entry(&failed.caller).or_default().push(failed);
     }
     let turns: Vec<Duration> =
@@ -160,8 +160,8 @@ pub(super) fn calls_go_on(
             });
         }
     }
-    let calls: u64 =
-        record.ticks.iter().filter(|tick| zones.contains(&tick.zone)).map(|tick| tick.calls).sum();
+    let counted = record.ticks.iter().filter(|tick| zones.contains(&tick.zone) && tick.at >= record.began);
+    let calls: u64 = counted.map(|tick| tick.calls).sum();
     verdict.checked = usize::try_from(calls).unwrap_or(usize::MAX);
     let words = format!(
         "{calls} calls of zone {}; {worst} failed of the worst caller, the last one {:.1} s after a turn; {failures_most} and {quiet_after_s} s allowed",
