@@ -1,6 +1,7 @@
 //! The zone's callers: each resolves by the SDK and calls what it found, all the time.
 //!
-//! A caller avoids for a while what did not answer it, as any good client does, and prefers what is not overdue.
+//! A caller tells the SDK what became of each call, which leaves out for a while what failed again and again; of the
+//! rest it takes any that is not overdue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rollcall_client::{Candidate, Registry, RegistryOptions};
+use rollcall_client::{Called, Candidate, Registry, RegistryOptions};
 use rollcall_model::{Query, Region};
 
 use super::agents::only;
@@ -20,8 +21,8 @@ use crate::timeline::Timeline;
 
 /// How long an agent may take to answer: it does nothing else, but the machine may.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a caller avoids what did not answer.
-const AVOIDED: Duration = Duration::from_secs(30);
+
+const NO_ANSWER: &str = "no answer";
 
 /// What the callers of a zone did in this second.
 #[derive(Debug, Default)]
@@ -61,8 +62,7 @@ impl Callers {
             callers.tasks.push(tokio::spawn(async move {
                 match Registry::connect(options).await {
                     Ok(registry) => {
-                        let caller =
-                            Caller { registry, names, every, http, counts, avoided: BTreeMap::new(), hands };
+                        let caller = Caller { registry, names, every, http, counts, hands };
                         tokio::join!(
                             watch(caller.registry.clone(), caller.hands.clone()),
                             caller.run(chance)
@@ -116,25 +116,24 @@ struct Caller {
     every: Duration,
     http: reqwest::Client,
     counts: Arc<Counts>,
-    avoided: BTreeMap<String, Duration>,
     hands: Hands,
 }
 
 impl Caller {
-    async fn run(mut self, mut chance: StdRng) {
+    async fn run(self, mut chance: StdRng) {
         while !self.hands.stopped.load(Ordering::Relaxed) {
             self.call(&mut chance).await;
             tokio::time::sleep(self.every.mul_f64(chance.random_range(0.5..1.5))).await;
         }
     }
 
-    async fn call(&mut self, chance: &mut StdRng) {
+    async fn call(&self, chance: &mut StdRng) {
         let name = self.names[chance.random_range(0..self.names.len())].clone();
         let namespace = FLEET.trim_end_matches('/').to_owned();
         let query = Query { namespace: Some(namespace), name: Some(name.clone()), ..Query::default() };
         let found = self.registry.resolve(&query);
         self.counts.resolves.fetch_add(1, Ordering::Relaxed);
-        let Some(candidate) = self.choose(&found.candidates, chance) else {
+        let Some(candidate) = choose(&found.candidates, chance) else {
             self.counts.empty.fetch_add(1, Ordering::Relaxed);
             let (caller, zone, at) =
                 (self.hands.name.clone(), self.hands.zone.clone(), self.hands.timeline.now());
@@ -149,28 +148,29 @@ impl Caller {
         let sent = self.hands.timeline.now();
         let outcome = ask(&self.http, &url, &target).await;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
+        let called = match &outcome {
+            Ok(()) => Called::Succeeded,
+            Err(why) if why == NO_ANSWER => Called::TimedOut,
+            Err(_) => Called::Failed,
+        };
+        self.registry.report(&candidate.region, &candidate.registration, called);
         if let Err(why) = outcome {
             let at = self.hands.timeline.now();
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
-            self.avoided.insert(target.clone(), at + AVOIDED);
             let (caller, zone) = (self.hands.name.clone(), self.hands.zone.clone());
             self.hands.voice.say(Said::Failed(Failed { caller, zone, target, target_zone, sent, at, why }));
         }
     }
+}
 
-    /// Any of the best: not avoided and not overdue; or else not avoided; or else any at all.
-    fn choose<'a>(&mut self, candidates: &'a [Candidate], chance: &mut StdRng) -> Option<&'a Candidate> {
-        let now = self.hands.timeline.now();
-        self.avoided.retain(|_, until| *until > now);
-        let reached =
-            |candidate: &&Candidate| !self.avoided.contains_key(candidate.registration.declared.id.as_str());
-        let in_time = |candidate: &&Candidate| !candidate.registration.owned.overdue;
-        let best: Vec<_> = candidates.iter().filter(reached).filter(in_time).collect();
-        let good: Vec<_> = candidates.iter().filter(reached).collect();
-        let any: Vec<_> = candidates.iter().collect();
-        let from = [best, good, any].into_iter().find(|some| !some.is_empty())?;
-        Some(from[chance.random_range(0..from.len())])
-    }
+/// Any of those that are not overdue; or else any at all.
+fn choose<'a>(candidates: &'a [Candidate], chance: &mut StdRng) -> Option<&'a Candidate> {
+    let in_time: Vec<_> =
+        candidates.iter().filter(|candidate| !candidate.registration.owned.overdue).collect();
+    let any: Vec<_> = candidates.iter().collect();
+    let from = if in_time.is_empty() { any } else { in_time };
+    let place = (!from.is_empty()).then(|| chance.random_range(0..from.len()))?;
+    Some(from[place])
 }
 
 /// Says once a second what a caller resolves from.
@@ -211,7 +211,7 @@ async fn ask(http: &reqwest::Client, url: &str, target: &str) -> Result<(), Stri
 
 fn short(error: &reqwest::Error) -> String {
     match error {
-        error if error.is_timeout() => "no answer".to_owned(),
+        error if error.is_timeout() => NO_ANSWER.to_owned(),
         error if error.is_connect() => "no connection".to_owned(),
         error => error.to_string(),
     }
