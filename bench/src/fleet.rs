@@ -51,8 +51,8 @@ fn registration(n: usize, capabilities: usize) -> Registration {
         declared,
         epoch: Epoch::new(1, revision),
         registered_at: Timestamp(0),
+        replaced: Box::default(),
         revision,
         owned,
-        replaced: Box::default(),
     }
 }

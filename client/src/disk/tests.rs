@@ -24,7 +24,14 @@ fn saved(name: &str, many: u64, saved_at: i64) -> Saved {
         let owned = Owned::of(&declared);
         let revision = Revision(n);
         let epoch = Epoch::new(1, revision);
-        let one = Registration { declared, epoch, registered_at: Timestamp(0), revision, owned };
+        let one = Registration {
+            declared,
+            epoch,
+            registered_at: Timestamp(0),
+            replaced: Box::default(),
+            revision,
+            owned,
+        };
         state.put(Arc::new(one));
     }
     let position = Position::new(Incarnation::new(1, name).unwrap(), Revision(many + 100));

@@ -34,7 +34,14 @@ fn registration(n: usize) -> Registration {
     }];
     let owned = Owned::of(&declared);
     let revision = Revision(n as u64 + 1);
-    Registration { declared, epoch: Epoch::new(1, revision), registered_at: Timestamp(0), revision, owned }
+    Registration {
+        declared,
+        epoch: Epoch::new(1, revision),
+        registered_at: Timestamp(0),
+        replaced: Box::default(),
+        revision,
+        owned,
+    }
 }
 
 fn view(name: &str, many: usize) -> View {
