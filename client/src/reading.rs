@@ -8,6 +8,7 @@ use rollcall_model::{Instant, Query, Reach, Region, Registration, View};
 
 use crate::ejection::Page;
 use crate::local_snapshot::LocalSnapshot;
+use crate::resolver::{Candidate, Resolution};
 
 /// What is known at one moment. Short-lived: it keeps the state of its moment in memory.
 pub struct Reading<'a> {
@@ -17,6 +18,12 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// The same, with everything in it owned.
+    pub(crate) fn resolution(&self, query: &Query, reach: &Reach) -> Resolution {
+        let found = self.resolve(query, reach);
+        Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
+    }
+
     /// Finds the instances that fit, one by one as they are taken, better ones first. Immediate; the first costs
     /// neither a lock nor an allocation.
     pub fn resolve<'a>(

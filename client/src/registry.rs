@@ -4,6 +4,7 @@
 //! until the hard limit of age. Never here: a call to the registry on the path of a call (promise I27).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rollcall_model::ejection::Ejected;
@@ -18,8 +19,9 @@ use crate::error::StartError;
 use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
 use crate::options::{AGE_MAX, RegistryOptions};
+use crate::pin::Pin;
 use crate::reading::Reading;
-use crate::resolver::{Candidate, Resolution};
+use crate::resolver::Resolution;
 use crate::transport::Watches;
 
 /// A handle to what is known of the followed regions. Cheap to clone; following ends with the last clone.
@@ -131,9 +133,14 @@ impl Registry {
     /// A region of the list that is not followed is as one that was never loaded.
     #[must_use]
     pub fn resolve_within(&self, query: &Query, reach: &Reach) -> Resolution {
-        let reading = self.read();
-        let found = reading.resolve(query, reach);
-        Resolution { outcome: found.outcome(), candidates: found.map(Candidate::from).collect() }
+        self.read().resolution(query, reach)
+    }
+
+    /// Pins what is known now, for a conversation: what the pin resolves comes from this one state until it is dropped
+    /// or the limit passes.
+    #[must_use]
+    pub fn pin(&self, limit: Duration) -> Pin {
+        Pin::new(self.clone(), limit)
     }
 
     /// What is known at this moment, to resolve from without copying anything. Immediate.
@@ -160,6 +167,11 @@ impl Registry {
     #[must_use]
     pub fn ejected(&self) -> Vec<Ejected> {
         self.inner.current.ejections.as_ref().map(Book::ejected).unwrap_or_default()
+    }
+
+    /// The time that ages are told by.
+    pub(crate) fn now(&self) -> Instant {
+        self.inner.clock.now()
     }
 
     /// How each followed region stands, in the order they are asked.

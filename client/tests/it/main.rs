@@ -5,6 +5,7 @@ mod cell;
 mod disk;
 mod ejection;
 mod line;
+mod pin;
 mod reading;
 mod registrant;
 mod registry;
