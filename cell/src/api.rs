@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
-use rollcall_model::{Clock, InstanceId};
+use axum::response::IntoResponse as _;
+use rollcall_model::{Clock, Code, InstanceId};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service as _;
 
 use crate::admission::{AdmissionHandle, Standing};
+use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;
 
@@ -69,7 +71,18 @@ pub fn unreadable(why: rollcall_runtime::serve::Unreadable) -> axum::http::Respo
 
 /// The gRPC face: Registrar, Discovery, Keeper, health and reflection.
 pub fn grpc(api: Api) -> axum::Router {
-    grpc::routes(Arc::new(api))
+    // Answered by gRPC's machine, plain HTTP would get an empty 200.
+    let face = grpc::routes(Arc::new(api));
+    axum::Router::new().fallback(move |request: Request| {
+        let mut face = face.clone();
+        async move {
+            if is_grpc(&request) {
+                return face.call(request).await;
+            }
+            let detail = "this port speaks gRPC alone; HTTP, and gRPC too, is at the cell's other one";
+            Ok(Refusal::new(Code::UnsupportedMediaType, detail).into_response())
+        }
+    })
 }
 
 /// Both faces at one address: what comes as `application/grpc` is answered as gRPC, everything else as HTTP.

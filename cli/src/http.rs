@@ -8,8 +8,8 @@ mod refusal;
 
 use std::time::Duration;
 
-use reqwest::header::{DATE, IF_MATCH, RETRY_AFTER};
-use reqwest::{Client, Method, Response, Url, redirect};
+use reqwest::header::{CONTENT_TYPE, DATE, IF_MATCH, RETRY_AFTER};
+use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use rollcall_model::Epoch;
 
 use self::refusal::refusal;
@@ -158,18 +158,35 @@ impl Cell {
             request = request.header(IF_MATCH, format!("\"{epoch}\""));
         }
         if let Some(body) = &call.body {
-            request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.clone());
+            request = request.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
         let response = request.send().await.map_err(|error| self.away(&error))?;
         let status = response.status().as_u16();
         if Exit::of_status(status) == Exit::Done {
-            return Ok(response);
+            return self.of_a_cell(response);
         }
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = retry_after.map(str::to_owned);
         // A refusal whose body broke off is still that refusal.
         let body = self.read(response).await.unwrap_or_default();
         Err(refusal(status, &body, retry_after.as_deref()))
+    }
+
+    /// The answer, if it is of a kind that cells give: any server says 200 to something.
+    fn of_a_cell(&self, response: Response) -> Result<Response, Failure> {
+        let kind =
+            response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_known = ["json", "text/event-stream", "text/plain"].iter().any(|known| kind.contains(known));
+        if is_known || response.status() == StatusCode::NO_CONTENT {
+            return Ok(response);
+        }
+        let speaks = match kind {
+            "" => "without a content type".to_owned(),
+            kind if kind.starts_with("application/grpc") => "in gRPC alone".to_owned(),
+            kind => format!("with {kind}"),
+        };
+        let words = format!("{} answers {speaks}, which no cell does over HTTP; check --url", self.base);
+        Err(Failure { exit: Exit::Failed, body: None, words })
     }
 
     async fn read(&self, mut response: Response) -> Result<String, Failure> {

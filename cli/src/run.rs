@@ -195,6 +195,9 @@ fn told(known: Option<&Status>, now: &Status) -> Option<String> {
         (Some(error), Some(_)) if known.is_none_or(|known| known.last_error.is_none()) => {
             Some(format!("renewal failed, trying on: {error}"))
         }
+        (None, Some(_)) if known.is_some_and(|known| known.last_error.is_some()) && held == now.epoch => {
+            Some("renewals are answered again".to_owned())
+        }
         (None, None) if held.is_some() => Some("the registration is gone, registering again".to_owned()),
         _ => None,
     }

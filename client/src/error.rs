@@ -33,8 +33,10 @@ pub enum StartError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The registry refused it, and nothing was changed.
-    #[error("{}: {detail}", code.as_str())]
+    #[error("{url} says {}: {detail}", code.as_str())]
     Refused {
+        /// Who refused it.
+        url: String,
         /// The stable code.
         code: Code,
         /// What the registry says about it.
@@ -71,6 +73,16 @@ impl CallError {
             Self::Refused { retry_after, .. } => *retry_after,
             Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Unreadable(_) => None,
         }
+    }
+
+    /// The same, with the cell that it came from.
+    pub(crate) fn at(mut self, from: &str) -> Self {
+        if let Self::Refused { url, .. } = &mut self
+            && url.is_empty()
+        {
+            from.clone_into(url);
+        }
+        self
     }
 
     /// Whether another cell of the region may do better at once.

@@ -1,5 +1,6 @@
 //! What is said to requests that only a raw socket can send.
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -98,4 +99,13 @@ async fn a_head_that_is_too_large_is_refused_in_our_words() {
         assert!(answer.contains("connection: close"), "{answer}");
     }
     assert!(said(&cell, &get("/livez", "")).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn the_port_of_grpc_alone_says_so_to_whoever_speaks_plain_http() {
+    let cell = Cell::start().await;
+    let answer = reqwest::get(format!("{}/v1/agents", cell.grpc_url)).await.unwrap();
+    let (status, body) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+    assert_eq!((status, body["code"].as_str()), (415, Some("unsupported_media_type")), "{body}");
+    assert!(body["detail"].as_str().unwrap().contains("gRPC"), "{body}");
 }

@@ -1,6 +1,8 @@
 use std::net::TcpListener;
 use std::process::Command;
 
+use std::io::{Read as _, Write as _};
+
 use crate::process::{Dev, Process, eventually, rollcall, say};
 
 #[test]
@@ -245,4 +247,37 @@ fn a_watch_tells_what_is_there_and_then_what_changes() {
     let ended = watch.end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
     assert!(ended.stderr.contains("--since "), "{ended:?}");
+}
+
+#[test]
+fn an_address_that_is_no_cells_is_said_and_nothing_is_claimed_to_be_done() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "us-east"]);
+    let (host, port) = dev.urls[0].rsplit_once(':').expect("an address");
+    let grpc = format!("{host}:{}", port.parse::<u16>().expect("a port") + 1);
+    // Of another server, that takes anything.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = format!("http://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a caller");
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            );
+        }
+    });
+    for line in [
+        &["register", "--id", "a/b/c", "--endpoint", "http://h:1/"] as &[&str],
+        &["deregister", "a/b/c", "--epoch", "5"],
+        &["agents"],
+        &["regions"],
+    ] {
+        for (url, code, words) in [(&grpc, 2, "gRPC alone"), (&other, 1, "check --url")] {
+            let ended = say(url, line);
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{line:?}: {ended:?}");
+            assert!(ended.stderr.contains(words), "{ended:?}");
+        }
+    }
+    dev.stop();
 }

@@ -126,7 +126,7 @@ impl Cells {
                 Ok(answer) => answer,
                 Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: patience }),
             };
-            match answer {
+            match answer.map_err(|error| error.at(&taken.url)) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     self.turns.judge(&taken, &error);
@@ -142,6 +142,7 @@ impl Cells {
 /// A refusal on a session is what a status is to a call of its own.
 pub(super) fn refused(refusal: Refusal) -> CallError {
     CallError::Refused {
+        url: String::new(),
         code: Code::parse(&refusal.code).unwrap_or(Code::Internal),
         detail: refusal.detail,
         retry_after: refusal.retry_after_ms.map(Duration::from_millis),
@@ -157,6 +158,7 @@ fn judged(outcome: Outcome) -> Result<Renewal, CallError> {
         Outcome::NotRegistered(_) => Ok(Renewal::NotRegistered),
         Outcome::Superseded(current) => Ok(Renewal::Superseded(current.endpoint)),
         Outcome::Refused(refused) => Err(CallError::Refused {
+            url: String::new(),
             code: Code::parse(&refused.code).unwrap_or(Code::Internal),
             detail: "the renewal could not be judged".into(),
             retry_after: (refused.retry_after_ms > 0).then(|| Duration::from_millis(refused.retry_after_ms)),

@@ -30,6 +30,7 @@ pub(super) fn url(endpoint: &Endpoint) -> String {
 pub(super) fn call_error(url: &str, status: &Status) -> CallError {
     match refusal::code_of(status) {
         Some(code) => CallError::Refused {
+            url: url.to_owned(),
             code,
             detail: status.message().to_owned(),
             retry_after: refusal::retry_after_of(status),

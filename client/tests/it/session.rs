@@ -147,8 +147,12 @@ async fn a_refusal_on_a_session_keeps_its_code_its_words_and_its_wait() {
     cell.refuse(Some((Code::RateLimited, wait)));
     let registrant = start(urls(&[&serving]), "ops/mail/1");
     let status = until(&registrant, "refused", |status| status.failures == 1).await;
-    let refused =
-        CallError::Refused { code: Code::RateLimited, detail: "as told".into(), retry_after: Some(wait) };
+    let refused = CallError::Refused {
+        url: urls(&[&serving])[0].clone(),
+        code: Code::RateLimited,
+        detail: "as told".into(),
+        retry_after: Some(wait),
+    };
     assert_eq!(status.last_error, Some(refused));
     cell.refuse(None);
     registered(&registrant).await;
