@@ -9,6 +9,7 @@ pub mod plan;
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const LASTING: Duration = Duration::from_secs(10);
 /// How often time alone is looked at: schedules are in minutes, a stall in seconds.
 const TICK: Duration = Duration::from_millis(250);
+/// How often the snapshot topic is looked for: nothing else notices for minutes when somebody removes it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Pages of a snapshot under way: 4 MiB, so that the feed beside it is not held up.
 const PAGES_UNDER_WAY: usize = 4;
 /// A page of at most 1 MiB that is not taken in this time is given up, with the session.
@@ -76,6 +79,7 @@ enum Ended {
 }
 
 type Writing = Pin<Box<dyn Future<Output = Result<u64, LogError>> + Send>>;
+type Looking = Pin<Box<dyn Future<Output = Result<Range<u64>, LogError>> + Send>>;
 
 impl<L: FeedLog> Publisher<L> {
     /// A publisher, and where its status shows.
@@ -189,6 +193,8 @@ impl<L: FeedLog> Publisher<L> {
         let mut follower = Follower::new(None);
         let mut under_way: FuturesOrdered<Tagged> = FuturesOrdered::new();
         let mut writing: Option<Writing> = None;
+        let mut looking: Option<Looking> = None;
+        let mut looked_at = self.clock.now();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -224,7 +230,21 @@ impl<L: FeedLog> Publisher<L> {
                     self.figures.published("snapshot_page", written?);
                     plan.snapshot_written();
                 }
+                Some(looked) = maybe(&mut looking) => {
+                    looking = None;
+                    match looked {
+                        Ok(there) => plan.snapshots_end_at(there.end),
+                        // The next session makes it again, and writes what belongs in it.
+                        Err(error @ LogError::NoTopic(_)) => return Err(error.into()),
+                        Err(error) => tracing::debug!(region = %self.region, %error, "no look at the snapshots"),
+                    }
+                }
                 _ = ticks.tick() => {
+                    if looking.is_none() && self.clock.now().since(looked_at) >= LOOK_EVERY {
+                        looked_at = self.clock.now();
+                        let (log, topic) = (self.log.clone(), Topic::snapshot(&self.region));
+                        looking = Some(Box::pin(async move { log.ends(&topic).await }));
+                    }
                     if plan.is_stalled(self.clock.now()) {
                         return Err(LogError::Away("records have waited too long".into()).into());
                     }
@@ -301,10 +321,10 @@ impl Future for Tagged {
     }
 }
 
-/// Waits for the snapshot that is being written, if one is.
-async fn maybe(writing: &mut Option<Writing>) -> Option<Result<u64, LogError>> {
-    match writing {
-        Some(writing) => Some(writing.await),
+/// Waits for what is being done, if it is.
+async fn maybe<T>(doing: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> Option<T> {
+    match doing {
+        Some(doing) => Some(doing.await),
         None => None,
     }
 }

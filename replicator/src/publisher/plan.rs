@@ -81,6 +81,8 @@ pub struct Plan {
     /// Why a snapshot is being written.
     writing: Option<&'static str>,
     snapshot_at: Instant,
+    /// Where the snapshot topic ended when it was last looked at.
+    snapshots_end: u64,
     bytes_since: u64,
     heard_at: Instant,
 }
@@ -130,6 +132,7 @@ impl Plan {
             due: due.or(owed.due),
             writing: None,
             snapshot_at: owed.snapshot_at,
+            snapshots_end: 0,
             bytes_since: 0,
             heard_at: now,
         }
@@ -207,6 +210,15 @@ impl Plan {
         }
         self.feed_end = offset + 1;
         self.heard_at = now;
+    }
+
+    /// The snapshot topic was looked at. An end that goes back is that of one that was made again, without the snapshots
+    /// that were there.
+    pub fn snapshots_end_at(&mut self, end: u64) {
+        if end < self.snapshots_end {
+            self.due = Some("topic_recreated");
+        }
+        self.snapshots_end = end;
     }
 
     /// Whether more may be appended.
@@ -450,6 +462,16 @@ mod tests {
         plan.acknowledged(0, now(1));
         assert_eq!(plan.snapshot_due(&at("1-a", 20), now(1)), Some("topic_recreated"));
         assert_eq!(plan.snapshot_begun(now(1)), 0);
+    }
+
+    #[test]
+    fn f28_snapshots_that_are_gone_make_one_due() {
+        let mut plan = begun(10);
+        plan.snapshots_end_at(4);
+        plan.snapshots_end_at(6);
+        assert_eq!(plan.snapshot_due(&at("1-a", 20), now(1)), None);
+        plan.snapshots_end_at(0);
+        assert_eq!(plan.snapshot_due(&at("1-a", 20), now(1)), Some("topic_recreated"));
     }
 
     #[test]

@@ -96,6 +96,26 @@ async fn f28_topics_that_are_removed_and_made_again_are_filled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f28_snapshots_that_are_removed_are_written_again_for_the_next_that_starts() {
+    let (broker, _shared) = broker::shared().await;
+    let east = Cell::start("lost-east").await;
+    let a = Replicator::start(KafkaLog::open, kafka(broker, "lost-east", Some(&east), &[]), None).await;
+    let b = Replicator::start(KafkaLog::open, kafka(broker, "lost-west", None, &["lost-east"]), None).await;
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    b.converges(&east).await;
+    let region = Region::parse("lost-east").expect("a region");
+    let (log, topic) = (broker.log(), Topic::snapshot(&region));
+    tokio::time::timeout(DEADLINE, log.remove_topic(&topic)).await.expect("in time").expect("removed");
+    let late =
+        Replicator::start(KafkaLog::open, kafka(broker, "lost-late", None, &["lost-east"]), None).await;
+    late.converges(&east).await;
+    for replicator in [a, b, late] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i21_age_is_honest_while_the_broker_is_frozen_and_after_it() {
     let (broker, _alone) = broker::alone().await;
     let east = Cell::start("ice-east").await;

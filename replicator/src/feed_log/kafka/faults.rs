@@ -27,15 +27,21 @@ impl KafkaLog {
     /// # Errors
     /// When the broker refuses.
     pub async fn remove(&self, region: &Region) -> Result<(), LogError> {
-        let topics = [Topic::feed(region), Topic::snapshot(region)];
-        let names: Vec<&str> = topics.iter().map(Topic::name).collect();
+        self.remove_topic(&Topic::feed(region)).await?;
+        self.remove_topic(&Topic::snapshot(region)).await
+    }
+
+    /// Removes one topic and waits until it is gone, or made again by somebody.
+    ///
+    /// # Errors
+    /// When the broker refuses.
+    pub async fn remove_topic(&self, topic: &Topic) -> Result<(), LogError> {
         let options = AdminOptions::new().operation_timeout(Some(ANSWER_WITHIN));
-        let answers = self.shared.admin.get().delete_topics(&names, &options).await;
+        let before = self.ends(topic).await?.end;
+        let answers = self.shared.admin.get().delete_topics(&[topic.name()], &options).await;
         answers.map_err(|error| LogError::Away(error.to_string()))?;
-        for topic in &topics {
-            while !matches!(self.ends(topic).await, Err(LogError::NoTopic(_))) {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
+        while self.ends(topic).await.is_ok_and(|there| there.end >= before) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         Ok(())
     }
