@@ -48,6 +48,8 @@ pub struct Replica<S> {
     clock: Clock,
     file: Option<PathBuf>,
     audits: Audits,
+    /// The store does not answer, and that was said.
+    is_away: bool,
     foreign: u64,
 }
 
@@ -81,7 +83,20 @@ impl<S: Store> Replica<S> {
         }
         let candidates = Candidates::default();
         let audits = Audits::new(None);
-        Self { store, view, beat, published, founding, keeper, candidates, clock, file, audits, foreign: 0 }
+        Self {
+            store,
+            view,
+            beat,
+            published,
+            founding,
+            keeper,
+            candidates,
+            clock,
+            file,
+            audits,
+            is_away: false,
+            foreign: 0,
+        }
     }
 
     /// The same with comparisons about so often; without this there are none.
@@ -102,13 +117,7 @@ impl<S: Store> Replica<S> {
             };
             match ended {
                 Ended::Broken(error) => {
-                    let region = self.view.region();
-                    match self.view.position() {
-                        Some(at) => {
-                            tracing::warn!(%region, %error, %at, "store away; serving the last state")
-                        }
-                        None => tracing::warn!(%region, %error, "store away; there is no state to serve yet"),
-                    }
+                    self.say_away(&error);
                     reload = self.view.position().is_none().then_some("started");
                     let wait = backoff.next(random::chance());
                     tokio::select! {
@@ -121,6 +130,17 @@ impl<S: Store> Replica<S> {
             }
         }
         saver.save_last(&self.view, self.beat.as_ref(), &self.clock).await;
+    }
+
+    /// Says that the store is away, once for each outage; its later tries are steps of one and the same.
+    fn say_away(&mut self, error: &StoreError) {
+        let region = self.view.region();
+        match self.view.position() {
+            _ if self.is_away => tracing::debug!(%region, %error, "the store is still away"),
+            Some(at) => tracing::warn!(%region, %error, %at, "store away; serving the last state"),
+            None => tracing::warn!(%region, %error, "store away; there is no state to serve yet"),
+        }
+        self.is_away = true;
     }
 
     async fn connected(
@@ -185,6 +205,9 @@ impl<S: Store> Replica<S> {
                 }
             };
             backoff.reset();
+            if std::mem::take(&mut self.is_away) {
+                tracing::info!(region = %self.view.region(), "the store is followed again");
+            }
             if let Some(ended) = self.take_in(&founding.incarnation, &happened) {
                 return Ok(ended);
             }

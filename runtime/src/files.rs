@@ -123,6 +123,10 @@ pub enum LockError {
 /// When another process holds it, or when it cannot be made or opened.
 pub fn lock_dir(path: &Path) -> Result<DirLock, LockError> {
     let unusable = |source| LockError::Unusable { directory: path.to_path_buf(), source };
+    if path.as_os_str().is_empty() {
+        // It would be the working directory, whichever that is.
+        return Err(unusable(io::Error::new(io::ErrorKind::InvalidInput, "no directory is named")));
+    }
     fs::create_dir_all(path).map_err(unusable)?;
     let name = path.join(LOCK);
     // Not truncated on opening: the text belongs to the holder, who may be another.
@@ -304,6 +308,12 @@ mod tests {
         let _held = lock_dir(directory.path()).expect("free");
         let text = fs::read_to_string(directory.path().join(LOCK)).expect("readable");
         assert_eq!(text, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn a_directory_without_a_name_is_refused() {
+        let refused = lock_dir(Path::new("")).expect_err("the working directory is nobody's");
+        assert!(matches!(refused, LockError::Unusable { .. }), "{refused}");
     }
 
     #[test]
