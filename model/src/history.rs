@@ -66,8 +66,9 @@ impl History {
         if position.incarnation != self.base.incarnation || position.revision < self.base.revision {
             return None;
         }
-        let at = self.first_after(position.revision);
-        Some(self.steps.iter().skip(at))
+        let first = self.first_after(position.revision);
+        // By index: an iterator of this list has no shorter way to the end than all of it, for each message to each watcher.
+        Some((first..self.steps.len()).map_while(|at| self.steps.get(at)))
     }
 
     /// Index of the first step that ends after this revision.
