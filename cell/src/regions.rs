@@ -25,8 +25,9 @@ pub struct Regions {
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) view: watch::Receiver<Arc<View>>,
-    /// Rings for watchers, who take what comes within a few milliseconds together; without it each change wakes them.
-    pub(crate) bell: Option<watch::Receiver<()>>,
+    /// The same for those who follow it: at a pace, so that they take what comes within a few milliseconds together and
+    /// alike. Without one it is the view itself, and each change wakes them.
+    pub(crate) paced: watch::Receiver<Arc<View>>,
     /// What watchers of it share.
     pub(crate) encodings: Encodings,
 }
@@ -66,21 +67,24 @@ impl Regions {
     ) -> Self {
         let order = others.iter().map(|(region, _)| region.clone()).collect();
         let name = own.0.clone();
-        let served =
-            |view: watch::Receiver<Arc<View>>| Served { view, bell: None, encodings: Encodings::default() };
+        let served = |view: watch::Receiver<Arc<View>>| Served {
+            paced: view.clone(),
+            view,
+            encodings: Encodings::default(),
+        };
         let views = std::iter::once(own).chain(others);
         let views = views.map(|(region, view)| (region, served(view))).collect();
         Self { own: name, others: order, views: Arc::new(views), downloads: Downloads::default() }
     }
 
-    /// The same with watchers that are woken at a pace, by the tasks that are given with it.
+    /// The same with watchers that are shown changes at a pace, by the tasks that are given with it.
     #[must_use]
     pub fn paced(self) -> (Self, Vec<impl Future<Output = ()> + Send>) {
         let mut tasks = Vec::new();
         let mut pace = |(region, served): (&Region, &Served)| {
-            let (bell, task) = paced::paced(served.view.clone());
+            let (paced, task) = paced::paced(served.view.clone());
             tasks.push(task);
-            (region.clone(), Served { bell: Some(bell), ..served.clone() })
+            (region.clone(), Served { paced, ..served.clone() })
         };
         let views = Arc::new(self.views.iter().map(&mut pace).collect());
         (Self { views, ..self }, tasks)

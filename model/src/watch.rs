@@ -189,6 +189,12 @@ impl Cursor {
         }
     }
 
+    /// Whether it has what it began with, and takes changes as they come.
+    #[must_use]
+    pub const fn is_following(&self) -> bool {
+        matches!(self.place, Place::Following(_))
+    }
+
     fn resync(&mut self, view: &View, reason: &'static str) -> Vec<Event> {
         self.place = Place::Due;
         vec![Event::Resync(view.region().clone(), reason)]
@@ -204,6 +210,14 @@ impl Cursor {
     }
 
     fn follow(&mut self, view: &View, position: Position, now: Instant) -> Vec<Event> {
+        let is_past = |own: &Position| {
+            matches!(own.relation(&position), Relation::OlderHistory | Relation::Same(Ordering::Less))
+        };
+        if view.position().is_some_and(is_past) {
+            // It began with a fresher view than it is shown now; it is never led back (I17).
+            self.place = Place::Following(position);
+            return Vec::new();
+        }
         let Some(steps) = view.history().and_then(|history| history.since(&position)) else {
             let same = view.position().is_some_and(|own| own.incarnation == position.incarnation);
             return self.resync(view, if same { "history_passed" } else { "new_incarnation" });

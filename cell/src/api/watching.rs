@@ -40,7 +40,7 @@ pub(super) struct Watching {
 struct Lane {
     region: Region,
     view: watch::Receiver<Arc<View>>,
-    bell: Option<watch::Receiver<()>>,
+    paced: watch::Receiver<Arc<View>>,
     cursor: Cursor,
     recent: Arc<Recent>,
     download: Option<Download>,
@@ -67,14 +67,14 @@ impl Watching {
         clock: Clock,
         stopping: CancellationToken,
     ) -> Self {
-        let lane = |Served { view, bell, encodings }: Served| {
+        let lane = |Served { view, paced, encodings }: Served| {
             let region = view.borrow().region().clone();
             Lane {
                 cursor: Cursor::new(query.clone(), since(&region)),
                 recent: encodings.of(form, query),
                 region,
                 view,
-                bell,
+                paced,
                 download: None,
                 bookmarked: None,
             }
@@ -120,11 +120,7 @@ impl Watching {
         for step in 0..lanes {
             let at = (self.turn + step) % lanes;
             let Some(lane) = self.lanes.get_mut(at) else { continue };
-            // Marked as seen before it is read: a change in between wakes the wait again.
-            if let Some(bell) = &mut lane.bell {
-                bell.mark_unchanged();
-            }
-            let view = lane.view.borrow_and_update().clone();
+            let view = lane.look();
             let now = self.clock.now();
             if lane.cursor.takes_snapshot(&view) && !is_small(&view) {
                 match &lane.download {
@@ -151,10 +147,7 @@ impl Watching {
 
     /// Waits until a view changes; false when its keeper is gone, which is at the end of the process.
     async fn changed<'a>(&'a mut self) -> bool {
-        let changed = |lane: &'a mut Lane| match &mut lane.bell {
-            Some(bell) => bell.changed().map(|end| end.is_ok()).boxed(),
-            None => lane.view.changed().map(|end| end.is_ok()).boxed(),
-        };
+        let changed = |lane: &'a mut Lane| lane.paced.changed().map(|end| end.is_ok()).boxed();
         let changes: Vec<BoxFuture<'_, bool>> = self.lanes.iter_mut().map(changed).collect();
         select_all(changes).await.0
     }
@@ -166,6 +159,14 @@ fn is_small(view: &View) -> bool {
 }
 
 impl Lane {
+    /// The view to go on with. Who follows takes the steps that all others take; who begins must find what was
+    /// acknowledged before, so it takes the newest, and then waits until the steps have come so far.
+    fn look(&mut self) -> Arc<View> {
+        // Marked as seen before the newest is read: a change in between wakes the wait again.
+        let paced = self.paced.borrow_and_update().clone();
+        if self.cursor.is_following() { paced } else { self.view.borrow().clone() }
+    }
+
     /// Whether an event is worth sending. A bookmark that says no more than the delta before it waits its second: one
     /// behind every delta would double what a busy region sends.
     fn is_due(&mut self, event: &Event, now: Instant) -> bool {

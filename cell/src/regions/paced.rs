@@ -1,8 +1,9 @@
-//! A bell for watchers that rings at a pace.
+//! A view as its watchers see it: at a pace.
 //!
 //! Each change of a busy region would wake each watcher, for a message that costs more than what is in it. What comes
-//! within the pace comes together; the first change after a rest comes at once. Only waking is paced: who looks sees the
-//! view as it is.
+//! within the pace comes together; the first change after a rest comes at once. All watchers of one step see the same
+//! view, however long it takes to wake them: what they are sent is the same, and is written once. Who asks once, or
+//! begins a watch, sees the view as it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +11,22 @@ use std::time::Duration;
 use rollcall_model::View;
 use tokio::sync::watch;
 
-/// Shortest time between two rings: under what anybody notices, and one message for five changes of a region that has a
+/// Shortest time between two steps: under what anybody notices, and one message for five changes of a region that has a
 /// thousand a second.
 const PACE: Duration = Duration::from_millis(5);
 
-/// The bell of a view, and the task that rings it; it ends with the view, and the bell with it.
+/// The view at a pace, and the task that keeps it; it ends with the view, and what it shows with it.
 pub(super) fn paced(
     mut view: watch::Receiver<Arc<View>>,
-) -> (watch::Receiver<()>, impl Future<Output = ()> + Send) {
-    let (ring, bell) = watch::channel(());
-    view.mark_unchanged();
+) -> (watch::Receiver<Arc<View>>, impl Future<Output = ()> + Send) {
+    let (show, shown) = watch::channel(view.borrow_and_update().clone());
     let task = async move {
         while view.changed().await.is_ok() {
-            ring.send_replace(());
+            show.send_replace(view.borrow_and_update().clone());
             tokio::time::sleep(PACE).await;
         }
     };
-    (bell, task)
+    (shown, task)
 }
 
 #[cfg(test)]
@@ -39,24 +39,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_change_comes_at_once_and_the_rest_together() {
         let view = || Arc::new(View::new(region()));
-        let (sender, shown) = watch::channel(view());
-        let (mut bell, task) = paced(shown);
+        let (sender, receiver) = watch::channel(view());
+        let (mut shown, task) = paced(receiver);
         let task = tokio::spawn(task);
         let began = tokio::time::Instant::now();
         sender.send_replace(view());
-        bell.changed().await.unwrap();
+        shown.changed().await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);
+        let first = shown.borrow_and_update().clone();
         sender.send_replace(view());
-        sender.send_replace(view());
-        bell.changed().await.unwrap();
+        let last = view();
+        sender.send_replace(Arc::clone(&last));
+        assert!(
+            Arc::ptr_eq(&shown.borrow(), &first),
+            "who is late in taking a step sees what the others saw"
+        );
+        shown.changed().await.unwrap();
         assert_eq!(began.elapsed(), PACE);
+        assert!(Arc::ptr_eq(&shown.borrow(), &last));
         tokio::time::sleep(PACE * 3).await;
-        assert!(!bell.has_changed().unwrap(), "once for both");
+        assert!(!shown.has_changed().unwrap(), "once for both");
         sender.send_replace(view());
-        bell.changed().await.unwrap();
+        shown.changed().await.unwrap();
         assert_eq!(began.elapsed(), PACE * 4, "after a rest at once again");
         drop(sender);
         task.await.unwrap();
-        assert!(bell.changed().await.is_err());
+        assert!(shown.changed().await.is_err());
     }
 }

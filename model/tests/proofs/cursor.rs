@@ -366,6 +366,34 @@ fn i26_only_the_watcher_that_falls_behind_the_history_is_told_to_resync() {
 }
 
 #[test]
+fn i17_a_watcher_that_began_with_a_fresher_view_is_not_led_back_by_an_older_one() {
+    let (mut origin, mut holder, _) = followed(3);
+    let older = holder.clone();
+    let from = origin.head();
+    origin.change();
+    holder.apply(&origin.delta(&from, &origin.head()));
+    let mut cursor = Cursor::new(Query::default(), None);
+    while !cursor.is_following() {
+        assert!(!advance(&mut cursor, &holder).is_empty());
+    }
+    for _ in 0..2 {
+        assert!(advance(&mut cursor, &older).is_empty(), "nothing until the view has come so far");
+    }
+    let from = origin.head();
+    origin.change();
+    let delta = origin.delta(&from, &origin.head());
+    holder.apply(&delta);
+    assert_eq!(cursor.advance(&holder, Instant::default()), [Event::Delta(delta)], "and then what is new");
+    origin.begin_incarnation();
+    holder.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    let mut cursor = Cursor::new(Query::default(), None);
+    while !cursor.is_following() {
+        assert!(!advance(&mut cursor, &holder).is_empty());
+    }
+    assert!(advance(&mut cursor, &older).is_empty(), "nor by one of an older history");
+}
+
+#[test]
 fn a_snapshot_being_paged_is_of_one_moment_while_the_view_moves_on() {
     let all: Vec<_> = ids(limits::SNAPSHOT_PAGE_RECORDS_MAX + 10);
     let record = |nth: usize, revision| {
