@@ -43,5 +43,5 @@ game-day: ## a failure on purpose, on real processes in networks of their own, w
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
-	@for figure in $(or $(ARGS),dev leases registrations renewals resolve visible); do \
+	@for figure in $(or $(ARGS),dev leases registrations renewals resolve visible watch); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done

@@ -6,8 +6,11 @@
     reason = "a bench fails by panicking and prints"
 )]
 
+pub mod fields;
 pub mod fleet;
 pub mod nacos;
+pub mod receiver;
+pub mod region;
 
 use std::time::Duration;
 

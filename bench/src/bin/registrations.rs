@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
-use rollcall_bench::{cpu_time, load, machine, spread};
+use rollcall_bench::region::Region;
+use rollcall_bench::{load, machine, spread};
 use rollcall_proto::v1::registrar_client::RegistrarClient;
 use rollcall_proto::v1::{Capability, Endpoint, RegisterRequest, SessionRequest};
 use rollcall_proto::v1::{session_request, session_response};
-use rollcall_tests::regions::Regions;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -34,33 +34,25 @@ async fn main() {
         "fenced registrations/s through a cell beside raw compare-and-put, one etcd, {CALLERS} callers on {CONNECTIONS} connections"
     );
     println!("{}", machine());
-    // What is measured is the write path, from one address; admission would refuse it, as it should.
-    let settings = [
-        ("ROLLCALL_ADMISSION__REGISTRATIONS_PER_SECOND", "1000000"),
-        ("ROLLCALL_ADMISSION__BURST", "1000000"),
-        ("ROLLCALL_ADMISSION__ADDRESS_SHARE", "whole"),
-    ];
-    let regions = Regions::up_with(Some("us-east/etcd,us-east/cell"), &settings);
-    let pid = |name| regions.control("pid", name).unwrap().trim().parse::<u32>().unwrap();
-    let (etcd_pid, cell_pid) = (pid("us-east/etcd"), pid("us-east/cell"));
+    let region = Region::up();
     let mut registrars = Vec::new();
     let mut raws = Vec::new();
     for _ in 0..CONNECTIONS {
-        registrars.push(RegistrarClient::connect(regions.url("us-east")).await.expect("the cell answers"));
-        raws.push(Client::connect([regions.etcd("us-east")], None).await.expect("etcd answers"));
+        registrars.push(RegistrarClient::connect(region.cell()).await.expect("the cell answers"));
+        raws.push(Client::connect([region.etcd()], None).await.expect("etcd answers"));
     }
     let (mut cell_rates, mut raw_rates, mut ratios, mut cpu_ratios) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let revision = head(&mut raws[0]).await;
-        let before = (cpu_time(etcd_pid), cpu_time(cell_pid));
+        let before = (region.etcd_time(), region.cell_time());
         let cell = sessions(&registrars, round).await;
-        let of_etcd = (cpu_time(etcd_pid) - before.0).as_secs_f64();
-        let of_cell = (cpu_time(cell_pid) - before.1).as_secs_f64();
+        let of_etcd = (region.etcd_time() - before.0).as_secs_f64();
+        let of_cell = (region.cell_time() - before.1).as_secs_f64();
         let cell_cpu = of_etcd + of_cell;
         // The keeper's beats are among the revisions; a few in thousands.
         let group = cell.0 as f64 / (head(&mut raws[0]).await - revision) as f64;
-        let before = cpu_time(etcd_pid);
+        let before = region.etcd_time();
         let raw = measure(|caller, count| {
             let mut client = raws[caller % CONNECTIONS].clone();
             async move {
@@ -73,7 +65,7 @@ async fn main() {
             }
         })
         .await;
-        let raw_cpu = (cpu_time(etcd_pid) - before).as_secs_f64();
+        let raw_cpu = (region.etcd_time() - before).as_secs_f64();
         if round == 0 {
             continue; // the first round warms both up
         }

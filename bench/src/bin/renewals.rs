@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use etcd_client::Client;
 use rollcall_bench::nacos::{Beat, Nacos};
+use rollcall_bench::region::Region;
 use rollcall_bench::{cpu_time, load, machine, spread};
 use rollcall_proto::v1::registrar_client::RegistrarClient;
 use rollcall_proto::v1::renew_response::result::Outcome;
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
 use rollcall_proto::v1::{Endpoint, RegisterRequest, RenewRequest, SessionRequest, renew_request::Item};
-use rollcall_tests::regions::Regions;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -121,19 +121,11 @@ async fn main() {
         CONNECTIONS * EACH
     );
     println!("{}", machine());
-    let settings = [
-        ("ROLLCALL_ADMISSION__REGISTRATIONS_PER_SECOND", "1000000"),
-        ("ROLLCALL_ADMISSION__BURST", "1000000"),
-        ("ROLLCALL_ADMISSION__RENEWALS_PER_SECOND", "1000000"),
-        ("ROLLCALL_ADMISSION__ADDRESS_SHARE", "whole"),
-    ];
-    let regions = Regions::up_with(Some("us-east/etcd,us-east/cell"), &settings);
-    let pid = |name| regions.control("pid", name).unwrap().trim().parse::<u32>().unwrap();
-    let (etcd_pid, cell_pid) = (pid("us-east/etcd"), pid("us-east/cell"));
+    let region = Region::up();
     let (mut sessions, mut leases) = (Vec::new(), Vec::new());
     for connection in 0..CONNECTIONS {
-        sessions.push(Session::open(&regions.url("us-east"), connection).await);
-        leases.push(Lease::open(&regions.etcd("us-east")).await);
+        sessions.push(Session::open(&region.cell(), connection).await);
+        leases.push(Lease::open(&region.etcd()).await);
     }
     let nacos = Nacos::start().await;
     let mut beats = match &nacos {
@@ -142,9 +134,9 @@ async fn main() {
     };
     let (mut one, mut twenty, mut etcd, mut rnacos) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let a = measure(cell_pid, &mut sessions, 1).await;
-        let b = measure(etcd_pid, &mut leases, 1).await;
-        let c = measure(cell_pid, &mut sessions, 20).await;
+        let a = measure(region.cell_pid(), &mut sessions, 1).await;
+        let b = measure(region.etcd_pid(), &mut leases, 1).await;
+        let c = measure(region.cell_pid(), &mut sessions, 20).await;
         let d = match &nacos {
             Some(nacos) => measure(nacos.pid(), &mut beats, 1).await,
             None => 0.0,
