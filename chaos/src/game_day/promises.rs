@@ -1,6 +1,6 @@
 //! What a run is judged by, as pure functions over what was written down.
 //!
-//! [`always`] holds under any fault; [`demanded`] is what the scenario demands. A demand that had nothing to look at is
+//! [`always`] holds under any fault; `demanded` is what the scenario demands. A demand that had nothing to look at is
 //! broken: it proved nothing. Never here: time of its own, or I/O.
 
 mod copies;
