@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, select_all};
 use rollcall_model::{Clock, Cursor, Event, Instant, Position, Query, Region, View};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 
 use downloads::Download;
@@ -47,10 +47,14 @@ struct Lane {
     bookmarked: Option<Instant>,
 }
 
+/// Events of a region, and what its watchers share.
+type Ready = (Region, Arc<Recent>, Vec<Event>);
+
 /// What a watch has to say next.
 pub(super) enum Said {
-    /// Events of one region, in order, never none; and what its watchers with this filter share.
-    Events(Region, Arc<Recent>, Vec<Event>),
+    /// Events of one region, in order, never none; what its watchers with this filter share; and for a page of a snapshot
+    /// the turn to write it, which ends when this is dropped.
+    Events(Region, Arc<Recent>, Vec<Event>, Option<OwnedSemaphorePermit>),
     /// Nothing happened for the time given.
     Nothing,
     /// The process stops.
@@ -89,10 +93,12 @@ impl Watching {
             if self.stopping.is_cancelled() {
                 return Said::Over;
             }
+            let turn = if self.takes_snapshot() { self.downloads.turn().await } else { None };
             let (said, is_waiting) = self.ready();
-            if let Some(said) = said {
-                return said;
+            if let Some((region, recent, events)) = said {
+                return Said::Events(region, recent, events, turn);
             }
+            drop(turn);
             let stopping = self.stopping.clone();
             let now = self.clock.now();
             let due = self.lanes.iter().filter_map(|lane| lane.cursor.due()).min();
@@ -112,9 +118,14 @@ impl Watching {
         }
     }
 
+    /// Whether the next step of a region is part of a snapshot.
+    fn takes_snapshot(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.cursor.takes_snapshot(&lane.view.borrow()))
+    }
+
     /// What can be said now, and whether a snapshot waits for its place. Regions take turns, so that a busy one does not
     /// silence the others.
-    fn ready(&mut self) -> (Option<Said>, bool) {
+    fn ready(&mut self) -> (Option<Ready>, bool) {
         let lanes = self.lanes.len();
         let mut is_waiting = false;
         for step in 0..lanes {
@@ -139,7 +150,7 @@ impl Watching {
             events.retain(|event| lane.is_due(event, now));
             if !events.is_empty() {
                 self.turn = at + 1;
-                return (Some(Said::Events(lane.region.clone(), Arc::clone(&lane.recent), events)), false);
+                return (Some((lane.region.clone(), Arc::clone(&lane.recent), events)), false);
             }
         }
         (None, is_waiting)

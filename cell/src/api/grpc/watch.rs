@@ -85,7 +85,7 @@ fn written(api: &Api, wire: WatchRequest) -> Result<Messages, Refusal> {
                 return Some((Ok(bytes), (watching, said)));
             }
             match watching.next(PATIENCE).await {
-                Said::Events(_, recent, events) => {
+                Said::Events(_, recent, events, _turn) => {
                     said.extend(events.iter().map(|event| message(&recent, event)));
                 }
                 Said::Nothing => {}

@@ -3,12 +3,15 @@
 //! A snapshot under way holds a page in its connection and an old state in memory. After an outage everybody wants one at
 //! once; so some take theirs, and the others wait for a place, their streams open. One that takes no page for a second
 //! loses its place and goes on without: it holds up nobody but itself. A snapshot of one page needs none.
+//!
+//! And pages are made one at a time, place or not. Each is milliseconds of work at a stretch; hundreds of them in a row
+//! would let a keeper's beat wait for seconds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rollcall_model::Instant;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Snapshots under way at once: pages of 1 MiB, so some 32 MiB, and enough to fill any network.
 const PLACES: usize = 32;
@@ -16,9 +19,17 @@ const PLACES: usize = 32;
 const KEPT: Duration = Duration::from_secs(1);
 
 /// The places of a process. Cloned for each watch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Downloads {
     shared: Arc<Shared>,
+    /// Whose turn it is to make a page.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for Downloads {
+    fn default() -> Self {
+        Self { shared: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +72,12 @@ impl Downloads {
         Some(Download { shared: Arc::clone(&self.shared), number })
     }
 
+    /// Waits for the turn to make a page; it is over when what this gives is dropped. Those who come first are first.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Never closed.
+        Arc::clone(&self.turn).acquire_owned().await.ok()
+    }
+
     /// Waits until a place may be free; also look now and then, for those that are kept for too long.
     pub(crate) async fn freed(&self) {
         self.shared.freed.notified().await;
@@ -101,6 +118,17 @@ mod tests {
         assert!(downloads.enter(at(1)).is_none());
         taken.pop();
         assert!(downloads.enter(at(1)).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_page_is_made_at_a_time() {
+        let downloads = Downloads::default();
+        let turn = downloads.turn().await.unwrap();
+        let next = downloads.turn();
+        tokio::pin!(next);
+        assert!(futures_util::poll!(&mut next).is_pending());
+        drop(turn);
+        assert!(next.await.is_some());
     }
 
     #[test]
