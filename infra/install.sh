@@ -39,12 +39,16 @@ look_for_build_needs() {
   lacks gcc has "${CC:-cc}"
   lacks pkg-config has pkg-config
   lacks zlib1g-dev has_header zlib.h
+  # Kafka by TLS and SCRAM.
+  lacks libssl-dev has_header openssl/ssl.h
 }
 
 look_for_test_needs() {
   lacks curl has curl
   # Regions are processes of their own sessions, guarded by a lock.
   lacks util-linux has setsid
+  # Certificates of brokers that are spoken to by TLS.
+  lacks openssl has openssl
   # Game days cut networks of their own apart.
   lacks iproute2 has ip
   lacks nftables has nft

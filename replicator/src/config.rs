@@ -1,5 +1,7 @@
 //! The replicator's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
 
+mod access;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use rollcall_runtime::listen::{self, Callers};
 use serde::{Deserialize, Serialize};
 
 use crate::publisher::plan::Schedule;
+
+pub use access::{Access, Brokers};
 
 /// Minutes between two snapshots, when nothing else is said: what a follower that starts has to read is that much of the
 /// feed at most.
@@ -28,6 +32,9 @@ pub struct ReplicatorConfig {
     /// The own cell; needed to publish.
     #[serde(default)]
     pub cell: Option<CellConfig>,
+    /// How Kafka lets this process in, wherever `[publish]` or `[[follow]]` say nothing of their own.
+    #[serde(default)]
+    pub kafka: Access,
     /// Where the own feed goes; left out, nothing is published.
     #[serde(default)]
     pub publish: Option<PublishConfig>,
@@ -72,6 +79,9 @@ pub struct PublishConfig {
     /// Or after so many bytes of deltas; 1 MiB at least, default 64 MiB.
     #[serde(default = "snapshot_bytes")]
     pub snapshot_bytes: u64,
+    /// How these brokers let this process in, in place of the whole of `[kafka]`.
+    #[serde(default)]
+    pub kafka: Option<Access>,
 }
 
 const fn snapshot_minutes() -> u64 {
@@ -93,6 +103,9 @@ pub struct FollowConfig {
     /// Kafka's brokers of that region, `host:port` by commas.
     #[serde(default)]
     pub brokers: String,
+    /// How these brokers let this process in, in place of the whole of `[kafka]`.
+    #[serde(default)]
+    pub kafka: Option<Access>,
 }
 
 /// Which log.
@@ -146,6 +159,11 @@ impl PublishConfig {
 }
 
 impl ReplicatorConfig {
+    /// The brokers of one list, spoken to as its own section says, or else `[kafka]`.
+    pub(crate) fn brokers(&self, list: &str, own: Option<&Access>) -> Brokers {
+        Brokers { list: list.to_owned(), access: own.unwrap_or(&self.kafka).clone() }
+    }
+
     /// Checks what the types cannot say.
     ///
     /// # Errors
@@ -159,6 +177,7 @@ impl ReplicatorConfig {
         if self.publish.is_none() && self.follow.is_empty() {
             return Err(Unusable::new("publish", "nothing to do: say [publish], [[follow]] or both"));
         }
+        self.kafka.check("kafka")?;
         if let Some(publish) = &self.publish {
             self.check_publish(publish)?;
         }
@@ -174,6 +193,9 @@ impl ReplicatorConfig {
             }
             seen.push(&follow.region);
             brokers(&format!("follow[{at}].brokers"), follow.kind, &follow.brokers)?;
+            if let Some(access) = &follow.kafka {
+                access.check(&format!("follow[{at}].kafka"))?;
+            }
         }
         Ok(())
     }
@@ -195,6 +217,9 @@ impl ReplicatorConfig {
 
     fn check_publish(&self, publish: &PublishConfig) -> Result<(), Unusable> {
         brokers("publish.brokers", publish.kind, &publish.brokers)?;
+        if let Some(access) = &publish.kafka {
+            access.check("publish.kafka")?;
+        }
         if !(1..=1_440).contains(&publish.snapshot_minutes) {
             return Err(Unusable::new("publish.snapshot_minutes", "it must be from 1 to 1440"));
         }
@@ -292,6 +317,21 @@ brokers = "127.0.0.1:9092"
             refusal(|text| text.replace("[publish]", "[publish]\nsnapshot_minutes = 0")),
             "publish.snapshot_minutes"
         );
+        assert_eq!(
+            refusal(|text| format!("{text}[follow.kafka]\nsecurity_protocol = \"tls\"")),
+            "follow[0].kafka.security_protocol"
+        );
+    }
+
+    #[test]
+    fn brokers_are_spoken_to_as_their_section_says_or_as_all() {
+        let text = SMALLEST.replace("[publish]", "[kafka]\nsecurity_protocol = \"ssl\"\n\n[publish]")
+            + "[follow.kafka]\nsecurity_protocol = \"plaintext\"";
+        let config: ReplicatorConfig = toml::from_str(&text).unwrap();
+        config.check().unwrap();
+        let protocol = |own: Option<&Access>| config.brokers("h:1", own).access.security_protocol.unwrap();
+        assert_eq!(protocol(config.publish.as_ref().unwrap().kafka.as_ref()), "ssl");
+        assert_eq!(protocol(config.follow[0].kafka.as_ref()), "plaintext");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rollcall_model::Region;
 
-pub use topic::Topic;
+pub use topic::{Drift, Topic};
 
 /// Largest body of a record: no message of ours is over 1 MiB. The topics allow 64 KiB more, for headers and framing.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -87,11 +87,12 @@ pub trait FeedLog: Clone + Send + Sync + 'static {
     /// Where the log is, for sentences about it.
     fn address(&self) -> &str;
 
-    /// Creates the two topics of a region where they are missing; topics that are there are only checked.
+    /// Creates the two topics of a region where they are missing. Topics that are there are only checked: what of them
+    /// is otherwise than it would be created, and could be changed, is told.
     ///
     /// # Errors
     /// [`LogError::Refused`] for a topic that cannot carry a feed: with more than one partition there is no order.
-    fn ensure(&self, region: &Region) -> impl Future<Output = Result<(), LogError>> + Send;
+    fn ensure(&self, region: &Region) -> impl Future<Output = Result<Vec<Drift>, LogError>> + Send;
 
     /// A new beginning for a writer, which first reads the log's end: what earlier appenders had under way when they
     /// failed or were let go of may stand there or not, and may even still arrive.

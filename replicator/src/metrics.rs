@@ -85,7 +85,13 @@ pub(crate) fn observe(
         },
     );
     let Some(publisher) = publisher else { return };
-    let (now, began) = (clock.clone(), clock.now());
+    let (now, began, drifting) = (clock.clone(), clock.now(), publisher.clone());
+    metrics.observable_gauge(
+        "rollcall.replicator.topic.drift",
+        "{setting}",
+        "Settings of the own region's topics that are not as they would be created.",
+        move |gauge| gauge.observe(drifting.borrow().drift.len() as f64, &[]),
+    );
     metrics.observable_gauge(
         "rollcall.replicator.publisher.lag",
         "s",

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance;
-use crate::feed_log::{Appender, Appending, FeedLog, LogError, Topic, newest, record};
+use crate::feed_log::{Appender, Appending, Drift, FeedLog, LogError, Topic, newest, record};
 use crate::metrics::Figures;
 use crate::source::{Events, Source, SourceError};
 use plan::{Offer, Owed, Plan, Schedule};
@@ -48,6 +48,8 @@ pub struct Status {
     pub heard_at: Option<Instant>,
     /// What it waits for; nothing while all goes well.
     pub waiting_for: Option<String>,
+    /// What of the topics was otherwise than they would be created, when publishing last began.
+    pub drift: Vec<Drift>,
 }
 
 /// The task that publishes one region.
@@ -146,7 +148,8 @@ impl<L: FeedLog> Publisher<L> {
     /// From the log's tail on until something breaks.
     async fn session(&mut self) -> Result<Infallible, Ended> {
         let own = self.load().await?;
-        self.log.ensure(&self.region).await?;
+        let drift = self.log.ensure(&self.region).await?;
+        self.note(drift);
         let tail = newest::feed_tail(&self.log, &self.region, self.known).await?;
         let snapshot = newest::snapshot_tail(&self.log, &self.region).await?;
         let snapshot = snapshot.as_ref().map(|(head, offset)| (&head.position, *offset));
@@ -166,6 +169,17 @@ impl<L: FeedLog> Publisher<L> {
         let ended = self.forward(&mut plan, events).await;
         self.owed = plan.owed();
         ended
+    }
+
+    /// Says what the topics are otherwise than wanted, once. It works as they are, so nothing waits for it.
+    fn note(&self, drift: Vec<Drift>) {
+        if self.status.borrow().drift == drift {
+            return;
+        }
+        for Drift { topic, setting, found, wanted } in &drift {
+            tracing::warn!(region = %self.region, %topic, setting, found, wanted, "a topic is not as it would be created");
+        }
+        self.status.send_modify(|status| status.drift = drift);
     }
 
     /// The own state, read from the cell whole where there is none yet: snapshots are written from it.

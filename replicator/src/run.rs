@@ -10,7 +10,7 @@ use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
 use crate::api::{self, Api};
-use crate::config::{FollowConfig, ReplicatorConfig, Unusable};
+use crate::config::{Brokers, FollowConfig, ReplicatorConfig, Unusable};
 use crate::disk::Copy;
 use crate::feed_log::kafka::KafkaLog;
 use crate::feed_log::{FeedLog, LogError};
@@ -81,12 +81,12 @@ pub async fn run_on_kafka(start: Start) -> Result<Running, StartError> {
 
 /// Starts a replicator. It listens when this returns; the rest goes on in its tasks, also while cell and log are away.
 ///
-/// `open` makes the log of a list of brokers; it is called once for each list. For the log in memory the list is empty.
+/// `open` makes the log of a list of brokers; it is called once for each list and way to speak to it. For the log in memory the list is empty.
 ///
 /// # Errors
 /// A configuration or data directory that cannot be used, or a log whose client cannot be made.
 pub async fn run<L: FeedLog>(
-    open: impl Fn(&str) -> Result<L, LogError>,
+    open: impl Fn(&Brokers) -> Result<L, LogError>,
     start: Start,
 ) -> Result<Running, StartError> {
     let Start { config, clock, tasks, metrics, grpc, http, keep_on_disk, commit } = start;
@@ -99,13 +99,13 @@ pub async fn run<L: FeedLog>(
     } else {
         None
     };
-    let mut logs: BTreeMap<String, L> = BTreeMap::new();
-    let mut log_of = |brokers: &str| -> Result<L, LogError> {
-        if let Some(log) = logs.get(brokers) {
+    let mut logs: BTreeMap<Brokers, L> = BTreeMap::new();
+    let mut log_of = |brokers: Brokers| -> Result<L, LogError> {
+        if let Some(log) = logs.get(&brokers) {
             return Ok(log.clone());
         }
-        let log = open(brokers)?;
-        logs.insert(brokers.to_owned(), log.clone());
+        let log = open(&brokers)?;
+        logs.insert(brokers, log.clone());
         Ok(log)
     };
     let figures = Figures::new(&metrics);
@@ -120,7 +120,7 @@ pub async fn run<L: FeedLog>(
         };
         let (subscriber, view) = Subscriber::open(
             remote.clone(),
-            log_of(&follow.brokers)?,
+            log_of(config.brokers(&follow.brokers, follow.kafka.as_ref()))?,
             copy,
             clock.clone(),
             figures.clone(),
@@ -138,7 +138,7 @@ pub async fn run<L: FeedLog>(
             .map_err(|error| Unusable::new("cell.endpoints", error.to_string()))?;
         let (task, status) = Publisher::new(
             own.clone(),
-            log_of(&publish.brokers)?,
+            log_of(config.brokers(&publish.brokers, publish.kafka.as_ref()))?,
             source,
             publish.schedule(),
             clock.clone(),

@@ -186,8 +186,12 @@ async fn replicator(
     tasks: &Tasks,
 ) -> Result<(), String> {
     let brokers = String::new;
-    let follow =
-        |other: &String| FollowConfig { region: other.clone(), kind: LogKind::Memory, brokers: brokers() };
+    let follow = |other: &String| FollowConfig {
+        region: other.clone(),
+        kind: LogKind::Memory,
+        brokers: brokers(),
+        kafka: None,
+    };
     let config = ReplicatorConfig {
         region: region.to_owned(),
         data_dir: PathBuf::new(),
@@ -198,7 +202,9 @@ async fn replicator(
             brokers: brokers(),
             snapshot_minutes: SNAPSHOT_MINUTES,
             snapshot_bytes: SNAPSHOT_BYTES,
+            kafka: None,
         }),
+        kafka: config::Access::default(),
         follow: others.iter().map(follow).collect(),
         auth: None,
     };

@@ -42,6 +42,7 @@ pub(super) fn judge(asked: &Asked) -> Vec<Check> {
         }
     }
     checks.extend(text.lines().filter_map(publisher));
+    checks.extend(text.lines().filter_map(topic));
     let regions = answers.regions.as_ref().ok().and_then(|regions| regions.get("regions")?.as_array());
     checks.extend(regions.into_iter().flatten().map(followed));
     checks
@@ -58,6 +59,13 @@ fn publisher(line: &str) -> Option<Check> {
             "until that is there other regions see this one grow old; it goes on by itself",
         ),
     })
+}
+
+/// `topic feed.us-east.v1: retention.ms is 1000, not 86400000`: what of a topic is not as it would be created.
+fn topic(line: &str) -> Option<Check> {
+    let (topic, drift) = line.strip_prefix("topic ")?.split_once(": ")?;
+    let next = "change it on the brokers if it was not meant; infra/kafka/topics.toml says why it is so";
+    Some(Check::warn(format!("topic {topic}"), drift, next))
 }
 
 fn followed(region: &Value) -> Check {
@@ -126,6 +134,9 @@ mod tests {
         let text = "publisher us: waiting: the cell at http://h:2 cannot be reached: x\nready\n";
         let fail = |name: &str| (name.to_owned(), Verdict::Fail);
         assert_eq!(unwell(judged(Ok(text.into()), "current")), [fail("publisher")]);
+        let drifts = "publisher us: publishing\ntopic feed.us.v1: retention.ms is 1, not 86400000\nready\n";
+        let warn = ("topic feed.us.v1".to_owned(), Verdict::Warn);
+        assert_eq!(unwell(judged(Ok(drifts.into()), "current")), [warn]);
         let body = Some("view eu: not_loaded, age -\nwaiting for view eu\nnot ready\n".to_owned());
         let refused = Failure { exit: Exit::Unavailable, body, words: "refused (503)".into() };
         assert_eq!(

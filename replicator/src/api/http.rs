@@ -98,6 +98,9 @@ fn lines(api: &Api) -> String {
             (None, None) => "starting".into(),
         };
         let _ = writeln!(text, "publisher {}: {state}", api.region);
+        for drift in status.drift {
+            let _ = writeln!(text, "topic {drift}");
+        }
     }
     for name in api.ready.waiting() {
         let _ = writeln!(text, "waiting for {name}");

@@ -15,17 +15,20 @@ mod faults;
 mod follow;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::types::RDKafkaErrorCode;
 use rollcall_model::Region;
 
-use crate::feed_log::topic::{Settings, TopicSettings};
+use crate::config::Brokers;
+use crate::feed_log::topic::{Drift, Settings, TopicSettings};
 use crate::feed_log::{FeedLog, LogError, Topic};
 
 pub use append::KafkaAppender;
@@ -46,20 +49,20 @@ pub struct KafkaLog {
 }
 
 struct Shared {
-    brokers: String,
+    brokers: Brokers,
     topics: Settings,
     admin: Asking<AdminClient<DefaultClientContext>>,
     asker: Asking<BaseConsumer>,
 }
 
 impl KafkaLog {
-    /// Makes the clients for a list of brokers (`host:port`, by commas). Connects to nobody yet.
+    /// Makes the clients for a list of brokers. Connects to nobody yet.
     ///
     /// # Errors
     /// [`LogError::Refused`] for settings that the client refuses.
-    pub fn open(brokers: &str) -> Result<Self, LogError> {
+    pub fn open(brokers: &Brokers) -> Result<Self, LogError> {
         let shared = Shared {
-            brokers: brokers.to_owned(),
+            brokers: brokers.clone(),
             topics: Settings::built_in().map_err(LogError::Refused)?,
             admin: Asking::new(settings::client(brokers))?,
             asker: Asking::new(settings::consumer(brokers))?,
@@ -86,22 +89,53 @@ impl KafkaLog {
         Ok(())
     }
 
-    async fn check(&self, topic: &Topic, settings: &TopicSettings) -> Result<(), LogError> {
-        let (asker, name) = (self.shared.asker.get(), topic.name().to_owned());
+    async fn metadata(&self, topic: Option<&Topic>) -> Result<Metadata, LogError> {
+        let (asker, name) = (self.shared.asker.get(), topic.map(|topic| topic.name().to_owned()));
         let asked = Arc::clone(&asker);
-        let metadata = blocking(move || asked.fetch_metadata(Some(&name), ANSWER_WITHIN)).await?;
-        let metadata =
-            metadata.map_err(|error| self.shared.asker.unanswered(&asker, error::sorted(&error, topic)))?;
-        let found = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-        if found == 0 {
-            return Err(LogError::NoTopic(topic.to_string()));
-        }
-        if i32::try_from(found) != Ok(settings.partitions) {
+        let metadata = blocking(move || asked.fetch_metadata(name.as_deref(), ANSWER_WITHIN)).await?;
+        metadata.map_err(|error| {
+            let why = topic.map_or_else(|| error::of_client(&error), |topic| error::sorted(&error, topic));
+            self.shared.asker.unanswered(&asker, why)
+        })
+    }
+
+    /// A topic that can carry a feed, and what of its settings is otherwise than it would be created.
+    async fn check(&self, topic: &Topic, settings: &TopicSettings) -> Result<Vec<Drift>, LogError> {
+        let metadata = self.metadata(Some(topic)).await?;
+        let partitions = metadata.topics().first().map(MetadataTopic::partitions).unwrap_or_default();
+        let Some(first) = partitions.first() else { return Err(LogError::NoTopic(topic.to_string())) };
+        if i32::try_from(partitions.len()) != Ok(settings.partitions) {
             return Err(LogError::Refused(format!(
-                "{topic} has {found} partitions; a feed has one, or it has no order"
+                "{topic} has {} partitions; a feed has one, or it has no order",
+                partitions.len()
             )));
         }
-        Ok(())
+        let (brokers, copies) = (metadata.brokers().len(), first.replicas().len());
+        Ok(settings.drift(topic, brokers, copies, &self.settings_of(topic).await?))
+    }
+
+    /// The settings of a topic, as far as this process may see them: none where it may not.
+    async fn settings_of(&self, topic: &Topic) -> Result<BTreeMap<String, String>, LogError> {
+        let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
+        let (admin, asked) = (self.shared.admin.get(), [ResourceSpecifier::Topic(topic.name())]);
+        let answers = admin.describe_configs(&asked, &options).await;
+        let answers =
+            answers.map_err(|error| self.shared.admin.unanswered(&admin, error::of_client(&error)))?;
+        let mut settings = BTreeMap::new();
+        for answer in answers {
+            match answer {
+                Ok(answer) => {
+                    let said = answer.entries.into_iter();
+                    settings.extend(said.filter_map(|entry| Some((entry.name, entry.value?))));
+                }
+                // Rights to write a topic need not be rights to read its settings.
+                Err(code) if error::is_lasting(code) => {
+                    tracing::info!(%topic, %code, "the settings of the topic cannot be seen");
+                }
+                Err(code) => return Err(LogError::Away(format!("{topic}: {code}"))),
+            }
+        }
+        Ok(settings)
     }
 }
 
@@ -135,19 +169,21 @@ impl FeedLog for KafkaLog {
     type Appender = KafkaAppender;
 
     fn address(&self) -> &str {
-        &self.shared.brokers
+        &self.shared.brokers.list
     }
 
     fn appender(&self) -> Result<KafkaAppender, LogError> {
         KafkaAppender::open(&self.shared.brokers)
     }
 
-    async fn ensure(&self, region: &Region) -> Result<(), LogError> {
+    async fn ensure(&self, region: &Region) -> Result<Vec<Drift>, LogError> {
+        let brokers = self.metadata(None).await?.brokers().len();
         let topics = [
             (Topic::feed(region), &self.shared.topics.feed),
             (Topic::snapshot(region), &self.shared.topics.snapshot),
         ];
-        let new: Vec<NewTopic<'_>> = topics
+        let fitting = topics.each_ref().map(|(topic, settings)| (topic, settings.on(brokers)));
+        let new: Vec<NewTopic<'_>> = fitting
             .iter()
             .map(|(topic, settings)| {
                 let copies = TopicReplication::Fixed(settings.replication_factor);
@@ -156,6 +192,7 @@ impl FeedLog for KafkaLog {
             })
             .collect();
         self.create(&new).await?;
+        let mut drifts = Vec::new();
         for (topic, settings) in &topics {
             // Right after its creation a topic is not known everywhere yet.
             let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
@@ -164,11 +201,14 @@ impl FeedLog for KafkaLog {
                     Err(LogError::NoTopic(_)) if tokio::time::Instant::now() < deadline => {
                         tokio::time::sleep(ASK_AGAIN).await;
                     }
-                    checked => break checked?,
+                    checked => {
+                        drifts.extend(checked?);
+                        break;
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(drifts)
     }
 
     async fn ends(&self, topic: &Topic) -> Result<Range<u64>, LogError> {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::feed_log::{
-    Appender, Appending, BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Record, Topic,
+    Appender, Appending, BODY_BYTES_MAX, Drift, FeedLog, Follow, LogError, Outgoing, Record, Topic,
 };
 
 /// Records kept of one topic: bookmarks alone fill it in eighteen hours, as Kafka's retention of a day would.
@@ -156,13 +156,13 @@ impl FeedLog for MemoryLog {
         Ok(MemoryAppender { shared: Arc::clone(&self.shared), is_broken: Arc::default() })
     }
 
-    async fn ensure(&self, region: &Region) -> Result<(), LogError> {
+    async fn ensure(&self, region: &Region) -> Result<Vec<Drift>, LogError> {
         self.shared.reach()?;
         let mut topics = self.shared.topics();
         for topic in [Topic::feed(region), Topic::snapshot(region)] {
             topics.entry(topic).or_default();
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     async fn ends(&self, topic: &Topic) -> Result<Range<u64>, LogError> {

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use rollcall_replicator::config::Brokers;
 use rollcall_replicator::feed_log::kafka::KafkaLog;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -52,7 +53,7 @@ impl Broker {
     }
 
     pub(crate) fn log(&self) -> KafkaLog {
-        KafkaLog::open(&self.brokers).expect("a client")
+        KafkaLog::open(&Brokers::plain(&self.brokers)).expect("a client")
     }
 
     pub(crate) fn kill(&self) {

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "what cannot be set up ends the test")]
 
 mod broker;
+mod cluster;
 mod kafka;
+mod kafka_clusters;
 mod kafka_replication;
 mod memory;
 mod region;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rollcall_model::{Clock, Instant, Region, View};
 use rollcall_replicator::api::{self, Api};
 use rollcall_replicator::config::{
-    CellConfig, FollowConfig, Listen, LogKind, PublishConfig, ReplicatorConfig, SNAPSHOT_BYTES,
-    SNAPSHOT_MINUTES,
+    Access, Brokers, CellConfig, FollowConfig, Listen, LogKind, PublishConfig, ReplicatorConfig,
+    SNAPSHOT_BYTES, SNAPSHOT_MINUTES,
 };
 use rollcall_replicator::feed_log::{FeedLog, LogError};
 use rollcall_replicator::testing::Origin;
@@ -143,10 +143,17 @@ pub(crate) fn config(
             brokers: brokers.to_owned(),
             snapshot_minutes: SNAPSHOT_MINUTES,
             snapshot_bytes: SNAPSHOT_BYTES,
+            kafka: None,
         }),
+        kafka: Access::default(),
         follow: follow
             .iter()
-            .map(|region| FollowConfig { region: (*region).to_owned(), kind, brokers: brokers.to_owned() })
+            .map(|region| FollowConfig {
+                region: (*region).to_owned(),
+                kind,
+                brokers: brokers.to_owned(),
+                kafka: None,
+            })
             .collect(),
         auth: None,
     }
@@ -155,7 +162,7 @@ pub(crate) fn config(
 impl Replicator {
     /// Starts one that keeps its views in `data_dir`, if one is given.
     pub(crate) async fn start<L: FeedLog>(
-        log: impl Fn(&str) -> Result<L, LogError>,
+        log: impl Fn(&Brokers) -> Result<L, LogError>,
         mut config: ReplicatorConfig,
         data_dir: Option<PathBuf>,
     ) -> Self {
@@ -226,6 +233,20 @@ impl Replicator {
         };
         let reached = tokio::time::timeout(DEADLINE, waited).await;
         assert!(reached.is_ok(), "{name}{labels:?} stayed at {}", self.figure(name, labels));
+    }
+
+    /// What it answers over HTTP.
+    pub(crate) async fn get(&self, path: &str) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(self.running.http).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        tokio::time::timeout(DEADLINE, stream.read_to_string(&mut answer))
+            .await
+            .expect("in time")
+            .expect("an answer");
+        answer
     }
 
     pub(crate) async fn stop(self) {

@@ -12,6 +12,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _, PurgeConfig};
 
 use super::{PARTITION, error, let_go, settings};
+use crate::config::Brokers;
 use crate::feed_log::{Appender, Appending, BODY_BYTES_MAX, LogError, Outgoing, Topic};
 
 /// A producer and whether it still keeps its promise.
@@ -27,7 +28,7 @@ struct Writer {
 }
 
 impl KafkaAppender {
-    pub(super) fn open(brokers: &str) -> Result<Self, LogError> {
+    pub(super) fn open(brokers: &Brokers) -> Result<Self, LogError> {
         let producer = settings::producer(brokers).create().map_err(|error| error::of_client(&error))?;
         Ok(Self { writer: Arc::new(Writer { producer: Some(producer), is_broken: Arc::default() }) })
     }

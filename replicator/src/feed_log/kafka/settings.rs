@@ -4,11 +4,13 @@
 
 use rdkafka::ClientConfig;
 
+use crate::config::Brokers;
+
 /// What every client has.
-pub(super) fn client(brokers: &str) -> ClientConfig {
+pub(super) fn client(brokers: &Brokers) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
-        .set("bootstrap.servers", brokers)
+        .set("bootstrap.servers", &brokers.list)
         .set("client.id", "rollcall-replicator")
         // A frozen broker is given up after 3 s instead of 60 s: only then does the client turn to another.
         .set("socket.timeout.ms", "3000")
@@ -21,11 +23,14 @@ pub(super) fn client(brokers: &str) -> ClientConfig {
         .set("topic.metadata.refresh.interval.ms", "1000")
         // Only a publisher creates topics, with their settings; nobody's question may.
         .set("allow.auto.create.topics", "false");
+    for (name, value) in brokers.access.properties() {
+        config.set(name, value);
+    }
     config
 }
 
 /// The producer of feeds and snapshots.
-pub(super) fn producer(brokers: &str) -> ClientConfig {
+pub(super) fn producer(brokers: &Brokers) -> ClientConfig {
     let mut config = client(brokers);
     config
         // Retries neither double nor overtake.
@@ -47,7 +52,7 @@ pub(super) fn producer(brokers: &str) -> ClientConfig {
 }
 
 /// A consumer that is told where to read and never decides it.
-pub(super) fn consumer(brokers: &str) -> ClientConfig {
+pub(super) fn consumer(brokers: &Brokers) -> ClientConfig {
     let mut config = client(brokers);
     config
         // Needed by the client even when no group is joined.
@@ -68,10 +73,11 @@ mod tests {
 
     #[test]
     fn no_setting_lets_the_client_skip_ahead_in_silence() {
-        let config = consumer("127.0.0.1:1");
+        let brokers = Brokers::plain("127.0.0.1:1");
+        let config = consumer(&brokers);
         assert_eq!(config.get("auto.offset.reset"), Some("error"));
         assert_eq!(config.get("enable.auto.commit"), Some("false"));
         assert!(config.get("group.id").is_some(), "assigning fails without a group id");
-        assert_eq!(producer("127.0.0.1:1").get("acks"), Some("all"));
+        assert_eq!(producer(&brokers).get("acks"), Some("all"));
     }
 }
