@@ -86,6 +86,18 @@ pub(crate) fn observe(
     );
     let Some(publisher) = publisher else { return };
     let (now, began, drifting) = (clock.clone(), clock.now(), publisher.clone());
+    let publishing = publisher.clone();
+    metrics.observable_gauge(
+        "rollcall.replicator.publisher.active",
+        "",
+        "1 while this process publishes the own region, 0 while it stands by or cannot.",
+        move |gauge| {
+            let status = publishing.borrow();
+            let is_active =
+                status.waiting_for.is_none() && status.heard_at.is_some() && !status.is_standing_by;
+            gauge.observe(f64::from(u8::from(is_active)), &[]);
+        },
+    );
     metrics.observable_gauge(
         "rollcall.replicator.topic.drift",
         "{setting}",

@@ -3,9 +3,11 @@
 //! Promises: the chain goes on where the log's tail ends (I33), also across restarts; only the own region is published (I35);
 //! while the log is away the cell's stream is not read, so nothing piles up here, and afterwards what was missed comes
 //! from the cell's history or in a snapshot (F26). It never makes a cell wait, and never keeps a cursor of its own: the log's
-//! tail is the cursor, which also tells what became of appends without an answer.
+//! tail is the cursor, which also tells what became of appends without an answer. Where somebody else publishes the region,
+//! it stands by and takes over when the feed falls behind the cell.
 
 pub mod plan;
+pub mod standby;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,10 +23,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance;
-use crate::feed_log::{Appender, Appending, Drift, FeedLog, LogError, Topic, newest, record};
+use crate::feed_log::newest::Tail;
+use crate::feed_log::{Appender, Appending, Drift, FeedLog, Follow as _, LogError, Topic, newest, record};
 use crate::metrics::Figures;
 use crate::source::{Events, Source, SourceError};
 use plan::{Offer, Owed, Plan, Schedule};
+use standby::{Rival, Standby};
 
 /// First and longest wait between two tries, full jitter: views are to be current ten seconds after the log is back.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -44,10 +48,12 @@ const PAGE_WITHIN: Duration = Duration::from_secs(30);
 pub struct Status {
     /// Up to where the log has acknowledged the feed.
     pub position: Option<Position>,
-    /// When the log last took something.
+    /// When the log last took something, from this publisher or, while that stands by, from another.
     pub heard_at: Option<Instant>,
     /// What it waits for; nothing while all goes well.
     pub waiting_for: Option<String>,
+    /// Whether another publishes, and this one waits for it to stop.
+    pub is_standing_by: bool,
     /// What of the topics was otherwise than they would be created, when publishing last began.
     pub drift: Vec<Drift>,
 }
@@ -67,6 +73,8 @@ pub struct Publisher<L> {
     owed: Owed,
     /// Behind the last record that the log has acknowledged.
     known: Option<u64>,
+    /// The log has taken records of this publisher, and it has left the feed to nobody since: it goes on at once.
+    is_publishing: bool,
 }
 
 /// Why a session ended; the next one begins after a wait.
@@ -78,6 +86,8 @@ enum Ended {
     Source(#[from] SourceError),
     #[error("the cell's feed does not continue: {0}")]
     Restart(&'static str),
+    #[error("another publishes this region too")]
+    Left,
 }
 
 type Writing = Pin<Box<dyn Future<Output = Result<u64, LogError>> + Send>>;
@@ -97,7 +107,30 @@ impl<L: FeedLog> Publisher<L> {
         let view = View::new(region.clone());
         let owed = Owed { due: None, snapshot_at: clock.now() };
         let (jump, known) = (None, None);
-        (Self { region, log, source, schedule, clock, figures, status, view, jump, owed, known }, shown)
+        let is_publishing = false;
+        let publisher = Self {
+            region,
+            log,
+            source,
+            schedule,
+            clock,
+            figures,
+            status,
+            view,
+            jump,
+            owed,
+            known,
+            is_publishing,
+        };
+        (publisher, shown)
+    }
+
+    /// Begins as one that published before: whatever another does, until it has been seen for a while.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.is_publishing = true;
+        self
     }
 
     /// Publishes until cancelled.
@@ -112,10 +145,15 @@ impl<L: FeedLog> Publisher<L> {
             if self.clock.now().since(began) >= LASTING {
                 backoff.reset();
             }
+            if matches!(ended, Ended::Left) {
+                tracing::info!(region = %self.region, "another publishes this region too: leaving it to that one");
+                self.is_publishing = false;
+                continue;
+            }
             let was_waiting = self.status.borrow().waiting_for.is_some();
             let reason = match &ended {
                 Ended::Log(error) => format!("{error} (log at {})", self.log.address()),
-                Ended::Source(_) | Ended::Restart(_) => ended.to_string(),
+                Ended::Source(_) | Ended::Restart(_) | Ended::Left => ended.to_string(),
             };
             // Once for each outage; its later tries are steps of one and the same.
             if was_waiting {
@@ -136,7 +174,7 @@ impl<L: FeedLog> Publisher<L> {
                     self.view = View::new(self.region.clone());
                     self.jump = Some("too_large");
                 }
-                Ended::Log(_) | Ended::Source(_) => {}
+                Ended::Log(_) | Ended::Source(_) | Ended::Left => {}
             }
             tokio::select! {
                 () = cancel.cancelled() => return,
@@ -147,10 +185,15 @@ impl<L: FeedLog> Publisher<L> {
 
     /// From the log's tail on until something breaks.
     async fn session(&mut self) -> Result<Infallible, Ended> {
-        let own = self.load().await?;
+        let mut own = self.load().await?;
         let drift = self.log.ensure(&self.region).await?;
         self.note(drift);
-        let tail = newest::feed_tail(&self.log, &self.region, self.known).await?;
+        let mut tail = newest::feed_tail(&self.log, &self.region, self.known).await?;
+        if !self.is_publishing && tail.position.is_some() {
+            self.stand_by(tail).await?;
+            own = self.load().await?;
+            tail = newest::feed_tail(&self.log, &self.region, self.known).await?;
+        }
         let snapshot = newest::snapshot_tail(&self.log, &self.region).await?;
         let snapshot = snapshot.as_ref().map(|(head, offset)| (&head.position, *offset));
         let mut plan = Plan::begin(self.schedule, &tail, &own, snapshot, self.owed, self.clock.now());
@@ -164,11 +207,58 @@ impl<L: FeedLog> Publisher<L> {
         tracing::info!(region = %self.region, tail = ?tail.position, offsets = ?tail.offsets, %since, "publishing");
         self.status.send_modify(|status| {
             status.waiting_for = None;
+            status.is_standing_by = false;
             status.heard_at = Some(self.clock.now());
         });
         let ended = self.forward(&mut plan, events).await;
         self.owed = plan.owed();
         ended
+    }
+
+    /// Follows the cell and the feed until the feed has been behind the cell for too long.
+    async fn stand_by(&mut self, tail: Tail) -> Result<(), Ended> {
+        let mut events = self.source.open(self.view.position()).await?;
+        let mut feed = self.log.follow(&Topic::feed(&self.region), tail.offsets.end).await?;
+        self.known = Some(tail.offsets.end);
+        self.status.send_modify(|status| {
+            status.waiting_for = None;
+            status.is_standing_by = true;
+            status.heard_at = Some(self.clock.now());
+        });
+        tracing::info!(region = %self.region, tail = ?tail.position, "standing by while another publishes, if one does");
+        let mut standby = Standby::new(tail.position, chance::draw());
+        let mut follower = Follower::new(None);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !standby.is_due(self.clock.now()) {
+            tokio::select! {
+                event = events.next() => {
+                    let (event, now) = (event?, self.clock.now());
+                    let next = follower.accept(&mut self.view, event, now, self.clock.wall());
+                    if let Next::Restart(reason) = next {
+                        return Err(Ended::Restart(reason));
+                    }
+                    if let Some(position) = self.view.position() {
+                        standby.cell_at(position, now);
+                    }
+                }
+                record = feed.next() => {
+                    let record = record?;
+                    self.known = Some(record.offset + 1);
+                    let Ok(item) = record::read_item(&self.region, &record) else { continue };
+                    let to = record::ends(&item).2.clone();
+                    standby.feed_at(&to);
+                    let now = self.clock.now();
+                    self.status.send_modify(|status| {
+                        status.position = Some(to);
+                        status.heard_at = Some(now);
+                    });
+                }
+                _ = ticks.tick() => {}
+            }
+        }
+        tracing::warn!(region = %self.region, "the feed stays behind the cell: taking over");
+        Ok(())
     }
 
     /// Says what the topics are otherwise than wanted, once. It works as they are, so nothing waits for it.
@@ -209,6 +299,7 @@ impl<L: FeedLog> Publisher<L> {
         let mut writing: Option<Writing> = None;
         let mut looking: Option<Looking> = None;
         let mut looked_at = self.clock.now();
+        let mut rival = Rival::default();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -225,10 +316,13 @@ impl<L: FeedLog> Publisher<L> {
             tokio::select! {
                 Some((taken, to, kind)) = under_way.next() => {
                     let offset = taken?;
-                    plan.acknowledged(offset, self.clock.now());
+                    let now = self.clock.now();
+                    if plan.acknowledged(offset, now) {
+                        rival.seen(now, chance::draw());
+                    }
+                    self.is_publishing = true;
                     self.known = Some(offset + 1);
                     self.figures.published(kind, 1);
-                    let now = self.clock.now();
                     self.status.send_modify(|status| {
                         status.position = Some(to);
                         status.heard_at = Some(now);
@@ -258,6 +352,9 @@ impl<L: FeedLog> Publisher<L> {
                         looked_at = self.clock.now();
                         let (log, topic) = (self.log.clone(), Topic::snapshot(&self.region));
                         looking = Some(Box::pin(async move { log.ends(&topic).await }));
+                    }
+                    if rival.is_to_leave(self.clock.now()) {
+                        return Err(Ended::Left);
                     }
                     if plan.is_stalled(self.clock.now()) {
                         return Err(LogError::Away("records have waited too long".into()).into());

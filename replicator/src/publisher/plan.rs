@@ -92,8 +92,7 @@ impl Plan {
     /// the log says of itself, `owed` what the plan before this one left undone.
     ///
     /// A second publisher on the same feed is harmless: what it appends is left out here only after a new start, and a
-    /// follower takes the doubles for what they are. Here is the place for a standby that waits instead: it would look at
-    /// the tail again and again, and begin only once the tail falls behind the cell.
+    /// follower takes the doubles for what they are.
     #[must_use]
     pub fn begin(
         schedule: Schedule,
@@ -193,8 +192,9 @@ impl Plan {
         }
     }
 
-    /// The oldest record under way stands in the feed.
-    pub fn acknowledged(&mut self, offset: u64, now: Instant) {
+    /// The oldest record under way stands in the feed. Tells whether records of another stand before it.
+    pub fn acknowledged(&mut self, offset: u64, now: Instant) -> bool {
+        let is_shared = offset > self.feed_end;
         if let Some(sent) = self.under_way.pop_front() {
             self.under_way_bytes -= sent.bytes;
         }
@@ -210,6 +210,7 @@ impl Plan {
         }
         self.feed_end = offset + 1;
         self.heard_at = now;
+        is_shared
     }
 
     /// The snapshot topic was looked at. An end that goes back is that of one that was made again, without the snapshots

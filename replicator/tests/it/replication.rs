@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Event, Instant, Region};
+use rollcall_model::{Event, Freshness, Instant, Region, View};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::v1::ListRequest;
 use rollcall_proto::v1::discovery_client::DiscoveryClient;
@@ -11,11 +11,15 @@ use rollcall_replicator::config::LogKind;
 use rollcall_replicator::feed_log::contract::{append, within};
 use rollcall_replicator::feed_log::memory::MemoryLog;
 use rollcall_replicator::feed_log::{FeedLog, Outgoing, Topic, record};
+use rollcall_replicator::metrics::Figures;
+use rollcall_replicator::publisher::Publisher;
+use rollcall_replicator::publisher::plan::Schedule;
 use rollcall_replicator::source::Source;
 use rollcall_replicator::testing::Origin;
+use rollcall_runtime::{Metrics, Tasks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::region::{Cell, DEADLINE, Replicator, config};
+use crate::region::{Cell, DEADLINE, Replicator, config, real_clock};
 
 fn memory(region: &str, cell: Option<&Cell>, follow: &[&str]) -> ReplicatorConfig {
     config(region, LogKind::Memory, "", cell, follow)
@@ -181,23 +185,92 @@ async fn i32_a_quiet_region_is_current_again_after_its_publisher_restarts() {
     east.stop().await;
 }
 
+const ACTIVE: &str = "rollcall_replicator_publisher_active";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i34_two_publishers_at_once_are_harmless() {
+async fn i34_two_publishers_at_once_are_harmless_and_one_soon_leaves_it_to_the_other() {
     let log = MemoryLog::new();
     let east = Cell::start("us-east").await;
     let (a, b) = (publisher(&log, &east).await, follower(&log).await);
     b.converges(&east).await;
-    let twin = publisher(&log, &east).await;
-    twin.figure_when("rollcall_replicator_feed_published", &["bookmark"], 1.0).await;
+    // One that does not stand by, as after a freeze in which the other took over.
+    let (region, metrics, tasks) = (Region::parse("us-east").unwrap(), Metrics::new(), Tasks::new());
+    let source = Source::new(region.clone(), std::slice::from_ref(&east.endpoint)).unwrap();
+    let schedule = Schedule { every: Duration::from_secs(300), every_bytes: 1 << 26 };
+    let (twin, status) =
+        Publisher::new(region, log.clone(), source, schedule, real_clock(), Figures::new(&metrics));
+    tasks.spawn("twin", twin.at_once().run(tasks.cancelled()));
+    let published = |metrics: &Metrics| {
+        let text = metrics.render();
+        text.lines().any(|line| line.starts_with("rollcall_replicator_feed_published"))
+    };
+    let both = async {
+        while !published(&metrics) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, both).await.expect("both publish");
     for n in 0..200 {
         east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
     }
     let view = b.converges(&east).await;
     assert_eq!(view.resyncs(), 0, "doubles are duplicates, not faults");
-    for replicator in [a, twin, b] {
+    // Both may leave at once; then one takes it over again.
+    let is_one = || (a.figure(ACTIVE, &[]) > 0.0) ^ !status.borrow().is_standing_by;
+    let settled = async {
+        let mut since = real_clock().now();
+        while real_clock().now().since(since) < Duration::from_secs(4) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if !is_one() {
+                since = real_clock().now();
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, settled).await.expect("one of the two publishes, and only one");
+    b.view_when("us-east", "a view that is current", is_current).await;
+    assert!(tasks.drain(DEADLINE).await.is_empty());
+    for replicator in [a, b] {
         replicator.stop().await;
     }
     east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b59_a_second_publisher_writes_nothing_until_the_first_is_gone_and_then_goes_on() {
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let (a, b) = (publisher(&log, &east).await, follower(&log).await);
+    east.change(|origin| drop(origin.put("ops/mail/0")));
+    b.converges(&east).await;
+    let standby = publisher(&log, &east).await;
+    let stood_by = async {
+        while !standby.get("/readyz?verbose").await.contains("publisher us-east: standing by") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, stood_by).await.expect("it stands by");
+    let before = a.figure("rollcall_replicator_feed_published", &["bookmark"]);
+    for n in 0..200 {
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
+    }
+    b.converges(&east).await;
+    // Longer than its patience with a feed that is behind.
+    a.figure_when("rollcall_replicator_feed_published", &["bookmark"], before + 5.0).await;
+    assert_eq!(standby.figure("rollcall_replicator_feed_published", &[]), 0.0, "it only stood by");
+    a.stop().await;
+    east.change(|origin| drop(origin.put("ops/mail/after")));
+    let view = b.converges(&east).await;
+    assert_eq!(view.resyncs(), 0, "I33: it continued the chain");
+    b.view_when("us-east", "a view that is current", is_current).await;
+    assert!(standby.figure(ACTIVE, &[]) > 0.0);
+    for replicator in [standby, b] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+}
+
+fn is_current(view: &View) -> bool {
+    view.freshness(real_clock().now()) == Freshness::Current
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
