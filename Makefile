@@ -40,8 +40,8 @@ game-day: ## a failure on purpose, on real processes in networks of their own, w
 	cargo build -p rollcall -p rollcall-chaos
 	@exec $(dir $(ROLLCALL))rollcall-chaos game-day $(SCENARIO) $(SEED)
 
-bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: visible registrations dev
+bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: list restart dev
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
-	@for figure in $(or $(ARGS),dev leases registrations renewals resolve visible watch); do \
+	@for figure in $(or $(ARGS),dev leases registrations register-latency renewals resolve visible watch); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done

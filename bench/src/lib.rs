@@ -9,8 +9,10 @@
 pub mod fields;
 pub mod fleet;
 pub mod nacos;
+pub mod offered;
 pub mod receiver;
 pub mod region;
+pub mod session;
 
 use std::time::Duration;
 

@@ -30,12 +30,28 @@ impl Region {
     /// When they do not start.
     #[must_use]
     pub fn up() -> Self {
-        let regions = Regions::up_with(Some("us-east/etcd,us-east/cell"), &SETTINGS);
+        Self::up_with(&[])
+    }
+
+    /// The same with more settings of the cell from the environment; a later one counts.
+    ///
+    /// # Panics
+    /// When they do not start.
+    #[must_use]
+    pub fn up_with(settings: &[(&str, &str)]) -> Self {
+        let settings = [&SETTINGS, settings].concat();
+        let regions = Regions::up_with(Some("us-east/etcd,us-east/cell"), &settings);
         let pid = |name: &str| {
             let pid = regions.control("pid", &format!("{NAME}/{name}")).expect("it runs");
             pid.trim().parse().expect("a number")
         };
         Self { etcd_pid: pid("etcd"), cell_pid: pid("cell"), regions }
+    }
+
+    /// What started them.
+    #[must_use]
+    pub const fn regions(&self) -> &Regions {
+        &self.regions
     }
 
     /// The URL of the cell.

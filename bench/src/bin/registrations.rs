@@ -13,13 +13,10 @@ use std::time::{Duration, Instant};
 
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use rollcall_bench::region::Region;
+use rollcall_bench::session::{Session, small};
 use rollcall_bench::{load, machine, spread};
-use rollcall_proto::v1::registrar_client::RegistrarClient;
-use rollcall_proto::v1::{Capability, Endpoint, RegisterRequest, SessionRequest};
-use rollcall_proto::v1::{session_request, session_response};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
+use rollcall_proto::v1::session_request::Request;
+use rollcall_proto::v1::session_response::Response;
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(4);
@@ -35,10 +32,8 @@ async fn main() {
     );
     println!("{}", machine());
     let region = Region::up();
-    let mut registrars = Vec::new();
     let mut raws = Vec::new();
     for _ in 0..CONNECTIONS {
-        registrars.push(RegistrarClient::connect(region.cell()).await.expect("the cell answers"));
         raws.push(Client::connect([region.etcd()], None).await.expect("etcd answers"));
     }
     let (mut cell_rates, mut raw_rates, mut ratios, mut cpu_ratios) =
@@ -46,7 +41,7 @@ async fn main() {
     for round in 0..ROUNDS {
         let revision = head(&mut raws[0]).await;
         let before = (region.etcd_time(), region.cell_time());
-        let cell = sessions(&registrars, round).await;
+        let cell = sessions(&region.cell(), round).await;
         let of_etcd = (region.etcd_time() - before.0).as_secs_f64();
         let of_cell = (region.cell_time() - before.1).as_secs_f64();
         let cell_cpu = of_etcd + of_cell;
@@ -96,30 +91,29 @@ async fn main() {
 }
 
 /// One session a connection, each with its share of the callers: an answer to one sends the next.
-async fn sessions(registrars: &[RegistrarClient<Channel>], round: usize) -> (u64, f64, u64) {
+async fn sessions(url: &str, round: usize) -> (u64, f64, u64) {
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        open.push(Session::open(url).await.split());
+    }
     let started = Instant::now();
-    let each = registrars.iter().enumerate().map(|(connection, registrar)| {
-        let mut registrar = registrar.clone();
+    let each = open.into_iter().enumerate().map(|(connection, (asks, mut answers))| {
         tokio::spawn(async move {
-            let callers = CALLERS / CONNECTIONS;
-            let (asks, asked) = mpsc::channel(callers);
-            let ask = |call: u64| SessionRequest {
-                call,
-                request: Some(session_request::Request::Register(request(round, connection, call))),
-            };
-            for call in 0..callers as u64 {
-                asks.try_send(ask(call)).expect("room for every caller");
+            let register =
+                |call| Request::Register(small(format!("bench{round}/caller-{connection}/{call}"), 300));
+            let mut next = 0;
+            while next < (CALLERS / CONNECTIONS) as u64 {
+                asks.ask(next, register(next)).await;
+                next += 1;
             }
-            let mut answers =
-                registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
-            let (mut done, mut failed, mut next) = (0_u64, 0_u64, callers as u64);
-            while let Some(answer) = answers.message().await.expect("an answer") {
-                match answer.response {
-                    Some(session_response::Response::Register(_)) => done += 1,
+            let (mut done, mut failed) = (0_u64, 0_u64);
+            while let Some((_, answer)) = answers.next().await {
+                match answer {
+                    Response::Register(_) => done += 1,
                     _ => failed += 1,
                 }
                 if started.elapsed() < ROUND {
-                    asks.try_send(ask(next)).expect("room for every caller");
+                    asks.ask(next, register(next)).await;
                     next += 1;
                 } else if done + failed == next {
                     break;
@@ -140,17 +134,6 @@ async fn sessions(registrars: &[RegistrarClient<Channel>], round: usize) -> (u64
 async fn head(client: &mut Client) -> i64 {
     let answer = client.get("head", None).await.expect("etcd answers");
     answer.header().expect("a header").revision()
-}
-
-fn request(round: usize, caller: usize, count: u64) -> RegisterRequest {
-    RegisterRequest {
-        id: format!("bench{round}/caller-{caller}/{count}"),
-        endpoints: vec![Endpoint { url: "http://10.0.0.1:8080/".into(), protocol: None }],
-        capabilities: vec![Capability { name: "bench:register:v1".into(), ..Capability::default() }],
-        zone: Some("a".into()),
-        lease_seconds: Some(300),
-        ..RegisterRequest::default()
-    }
 }
 
 /// Calls as fast as the answers come for a round: how many succeeded, their rate, how many failed.

@@ -15,15 +15,9 @@ use std::time::{Duration, Instant};
 use etcd_client::Client;
 use rollcall_bench::nacos::{Beat, Nacos};
 use rollcall_bench::region::Region;
+use rollcall_bench::session::{Session, small};
 use rollcall_bench::{cpu_time, load, machine, spread};
-use rollcall_proto::v1::registrar_client::RegistrarClient;
-use rollcall_proto::v1::renew_response::result::Outcome;
-use rollcall_proto::v1::session_request::Request;
-use rollcall_proto::v1::session_response::Response;
-use rollcall_proto::v1::{Endpoint, RegisterRequest, RenewRequest, SessionRequest, renew_request::Item};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use rollcall_proto::v1::renew_request::Item;
 
 const ROUNDS: usize = 6;
 const ROUND: Duration = Duration::from_secs(3);
@@ -31,57 +25,27 @@ const CONNECTIONS: usize = 32;
 /// Registrations of each connection; all of them are renewed in turn.
 const EACH: usize = 320;
 
-/// One connection's session.
-struct Session {
-    asks: mpsc::Sender<SessionRequest>,
-    answers: Streaming<rollcall_proto::v1::SessionResponse>,
+/// One connection's session, with what it keeps alive.
+struct Registrant {
+    session: Session,
     items: Vec<Item>,
     next: usize,
 }
 
-impl Session {
+impl Registrant {
     async fn open(url: &str, connection: usize) -> Self {
-        let mut registrar = RegistrarClient::connect(url.to_owned()).await.expect("the cell answers");
-        let (asks, asked) = mpsc::channel(EACH);
-        let mut answers =
-            registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
-        for call in 0..EACH as u64 {
-            let register = RegisterRequest {
-                id: format!("bench/caller-{connection}/{call}"),
-                endpoints: vec![Endpoint { url: "http://10.0.0.1:8080/".into(), protocol: None }],
-                lease_seconds: Some(300),
-                ..RegisterRequest::default()
-            };
-            let ask = SessionRequest { call, request: Some(Request::Register(register)) };
-            asks.send(ask).await.expect("the session is open");
-        }
-        let mut items = Vec::with_capacity(EACH);
-        while items.len() < EACH {
-            match answers.message().await.expect("an answer").expect("the stream goes on").response {
-                Some(Response::Register(registered)) => {
-                    items.push(Item { id: registered.id, epoch: registered.epoch, ..Item::default() });
-                }
-                other => panic!("not registered: {other:?}"),
-            }
-        }
-        Self { asks, answers, items, next: 0 }
+        let mut session = Session::open(url).await;
+        let all = (0..EACH).map(|n| small(format!("bench/caller-{connection}/{n}"), 300));
+        let items = session.register_all(all).await;
+        Self { session, items, next: 0 }
     }
 }
 
-impl Connection for Session {
+impl Connection for Registrant {
     async fn renew(&mut self, many: usize) -> u64 {
         let items: Vec<Item> = (0..many).map(|n| self.items[(self.next + n) % EACH].clone()).collect();
         self.next += many;
-        let request = Some(Request::Renew(RenewRequest { items }));
-        self.asks.send(SessionRequest { call: 0, request }).await.expect("the session is open");
-        match self.answers.message().await.expect("an answer").expect("the stream goes on").response {
-            Some(Response::Renew(renewed)) => {
-                let renewed =
-                    renewed.results.iter().filter(|one| matches!(one.outcome, Some(Outcome::Renewed(_))));
-                renewed.count() as u64
-            }
-            other => panic!("not renewed: {other:?}"),
-        }
+        self.session.renew(items).await as u64
     }
 }
 
@@ -124,7 +88,7 @@ async fn main() {
     let region = Region::up();
     let (mut sessions, mut leases) = (Vec::new(), Vec::new());
     for connection in 0..CONNECTIONS {
-        sessions.push(Session::open(&region.cell(), connection).await);
+        sessions.push(Registrant::open(&region.cell(), connection).await);
         leases.push(Lease::open(&region.etcd()).await);
     }
     let nacos = Nacos::start().await;
