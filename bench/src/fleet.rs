@@ -18,7 +18,12 @@ pub fn fleet(many: usize, capabilities: usize) -> Vec<Arc<Registration>> {
     (0..many).map(|n| Arc::new(registration(n, capabilities))).collect()
 }
 
-fn registration(n: usize, capabilities: usize) -> Registration {
+/// One of them.
+///
+/// # Panics
+/// When the model refuses what is made here.
+#[must_use]
+pub fn registration(n: usize, capabilities: usize) -> Registration {
     let agent = n / 10;
     let raw = Declaration {
         id: format!("bench/agent-{agent}/{:08x}", n.wrapping_mul(2_654_435_761) & 0xffff_ffff),

@@ -1,0 +1,339 @@
+//! A full snapshot from a cell to a usable client, beside the same records read from etcd in pages; what a client takes
+//! in memory; and one change applied to a client that holds them, while others read. Goals: 100,000 in ≤ 0.3 s,
+//! 1,000,000 in ≤ 2.5 s and ≥ 10 × faster than the pages; ≤ 300 bytes an instance; ≤ 20 µs a change, readers never wait.
+//!
+//! The client is a process of its own for each round, with the system's allocator as any user's. The pages of etcd are
+//! only received: whoever would use them still had to read the records in them.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench fails by panicking and prints"
+)]
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use etcd_client::{Client, GetOptions};
+use rollcall_bench::fleet::fleet;
+use rollcall_bench::region::Region;
+use rollcall_bench::{cpu_time, load, machine, quantile, resident_mib, spread};
+use rollcall_client::{Registry, RegistryOptions};
+use rollcall_model::resolve::{Asked, everybody, resolve};
+use rollcall_model::{
+    CapabilityName, Change, Delta, Event, Heard, Incarnation, Load, Position, Query, Reach, Registration,
+    Revision, Snapshot, SnapshotBuilder, State, Timestamp, View,
+};
+use rollcall_proto::convert;
+use rollcall_proto::v1::registrar_client::RegistrarClient;
+use rollcall_proto::v1::{self, RegisterRequest, SessionRequest, session_request, session_response};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+const CAPABILITIES: usize = 1_000;
+/// Sizes, rounds of each, and the goal in seconds.
+const SIZES: [(usize, usize, f64); 2] = [(100_000, 5, 0.3), (1_000_000, 3, 2.5)];
+const CONNECTIONS: usize = 4;
+const IN_FLIGHT: usize = 256;
+/// The page of etcd's own reads that was the fastest of 1,000, 5,000 and 10,000.
+const ETCD_PAGE: i64 = 10_000;
+/// Records of a page in memory: near the cell's.
+const PAGE: usize = 4_000;
+const CHANGES: usize = 20_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["client", url, count] => client(url, count.parse().expect("a number")),
+        ["pages", count, path] => write_pages(count.parse().expect("a number"), path),
+        ["memory", count, path] => in_memory(count.parse().expect("a number"), path),
+        _ => all(),
+    }
+}
+
+fn all() {
+    println!(
+        "a full snapshot to a usable client, its memory, and one change applied to it; min / median / max"
+    );
+    println!("{}", machine());
+    for (many, _, _) in SIZES {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().to_str().expect("text");
+        child(&["pages", &many.to_string(), path]);
+        print!("{}", child(&["memory", &many.to_string(), path]));
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let region = Region::up();
+    let mut before = 0;
+    for (many, rounds, goal) in SIZES {
+        runtime.block_on(fill(&region, before, many));
+        before = many;
+        whole(&runtime, &region, many, rounds, goal);
+    }
+}
+
+/// Runs this program again, so that its memory is its own.
+fn child(arguments: &[&str]) -> String {
+    let program = std::env::current_exe().expect("this program");
+    let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn query(word: usize) -> Query {
+    let name = CapabilityName::parse(&format!("bench:word_{word}:v1")).expect("a capability");
+    Query { capabilities: vec![name], ..Query::default() }
+}
+
+// ---- over the wire
+
+fn whole(runtime: &tokio::runtime::Runtime, region: &Region, many: usize, rounds: usize, goal: f64) {
+    let (mut ours, mut theirs, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bytes, mut of_client, mut of_cell) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let cell = region.cell_time();
+        let told = child(&["client", &region.cell(), &many.to_string()]);
+        of_cell.push((region.cell_time() - cell).as_secs_f64());
+        let told: Vec<f64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let pages = runtime.block_on(etcd_pages(region, many));
+        ours.push(told[0]);
+        of_client.push(told[1]);
+        bytes.push(told[2]);
+        theirs.push(pages);
+        ratio.push(pages / told[0]);
+    }
+    println!("{many} instances over the wire; load {}", load());
+    println!("  snapshot to usable, s            {}  (goal {goal})", spread(&ours, 2));
+    println!("  processor time, client, s        {}", spread(&of_client, 2));
+    println!("  processor time, cell, s          {}", spread(&of_cell, 2));
+    println!("  pages of etcd, received, s       {}", spread(&theirs, 2));
+    println!("  how much faster                  {}  (goal 10)", spread(&ratio, 2));
+    println!("  client's resident bytes each     {}", spread(&bytes, 0));
+}
+
+/// Connects, waits until everything is there and found, and tells seconds, processor seconds and bytes each.
+fn client(url: &str, many: u64) {
+    let own = std::process::id();
+    let region = rollcall_model::Region::parse("us-east").expect("a region");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let resident = resident_mib(own);
+    let started = Instant::now();
+    let registry = runtime.block_on(async {
+        let registry = Registry::connect(RegistryOptions::new([url], region)).await.expect("options");
+        let is_there = |snapshot: &rollcall_client::LocalSnapshot| {
+            snapshot.views()[0].state().is_some_and(|state| state.count() == many)
+        };
+        registry.until(is_there).await;
+        registry
+    });
+    assert!(!registry.resolve(&query(0)).candidates.is_empty(), "nobody found");
+    let took = started.elapsed().as_secs_f64();
+    let worked = cpu_time(own).as_secs_f64();
+    let each = (resident_mib(own) - resident) * 1024.0 * 1024.0 / many as f64;
+    println!("{took} {worked} {each}");
+}
+
+/// All registrations, straight from etcd at one revision.
+async fn etcd_pages(region: &Region, many: usize) -> f64 {
+    let mut client = Client::connect([region.etcd()], None).await.expect("etcd answers").kv_client();
+    let prefix = "rollcall/v1/us-east/reg/";
+    let started = Instant::now();
+    let (mut from, mut revision, mut seen) = (prefix.as_bytes().to_vec(), 0, 0);
+    loop {
+        let options = GetOptions::new().with_range("rollcall/v1/us-east/reg0").with_limit(ETCD_PAGE);
+        let answer = client.get(from.clone(), Some(options.with_revision(revision))).await.expect("a page");
+        revision = answer.header().expect("a header").revision().min(if revision == 0 {
+            i64::MAX
+        } else {
+            revision
+        });
+        seen += answer.kvs().len();
+        let Some(last) = answer.kvs().last().filter(|_| answer.more()) else { break };
+        from = last.key().to_vec();
+        from.push(0);
+    }
+    assert_eq!(seen, many, "registrations in etcd");
+    started.elapsed().as_secs_f64()
+}
+
+/// Registers those that are missing, through the cell.
+async fn fill(region: &Region, from: usize, to: usize) {
+    let each = (0..CONNECTIONS).map(|connection| {
+        let url = region.cell();
+        tokio::spawn(async move {
+            let mut registrar = RegistrarClient::connect(url).await.expect("the cell answers");
+            let (asks, asked) = mpsc::channel(IN_FLIGHT);
+            let mut all = (from..to).skip(connection).step_by(CONNECTIONS);
+            let mut flying = 0;
+            for n in all.by_ref().take(IN_FLIGHT) {
+                asks.try_send(request(n)).expect("room");
+                flying += 1;
+            }
+            let mut answers =
+                registrar.session(ReceiverStream::new(asked)).await.expect("a session").into_inner();
+            while flying > 0 {
+                let answer = answers.message().await.expect("an answer").expect("an open session").response;
+                assert!(matches!(answer, Some(session_response::Response::Register(_))), "{answer:?}");
+                flying -= 1;
+                if let Some(n) = all.next() {
+                    asks.try_send(request(n)).expect("room");
+                    flying += 1;
+                }
+            }
+        })
+    });
+    for one in futures_util::future::join_all(each).await {
+        one.expect("a session ends");
+    }
+}
+
+fn request(n: usize) -> SessionRequest {
+    let one = rollcall_bench::fleet::registration(n, CAPABILITIES);
+    let wire = convert::registration::declared(&one.declared);
+    let request = RegisterRequest {
+        id: wire.id,
+        endpoints: wire.endpoints,
+        capabilities: wire.capabilities,
+        version: wire.version,
+        zone: wire.zone,
+        metadata: wire.metadata,
+        lease_seconds: Some(300),
+        ..RegisterRequest::default()
+    };
+    SessionRequest { call: n as u64, request: Some(session_request::Request::Register(request)) }
+}
+
+// ---- in one process, without a wire
+
+/// Writes the pages that a cell would send to a file, each behind its length, with what they claim before them.
+fn write_pages(many: usize, path: &str) {
+    let mut registrations = fleet(many, CAPABILITIES);
+    registrations.sort_by(|one, other| one.declared.id.cmp(&other.declared.id));
+    let mut file = BufWriter::new(File::create(path).expect("a file"));
+    let mut state = State::default();
+    for registration in &registrations {
+        state.put(Arc::clone(registration));
+    }
+    let region = rollcall_model::Region::parse("us-east").expect("a region");
+    let position =
+        Position::new(Incarnation::new(1, "bench").expect("an incarnation"), Revision(many as u64));
+    let head = Snapshot::of(region, position, state).head().clone();
+    let pages = registrations.chunks(PAGE).map(|page| Event::Page(page.to_vec()));
+    for event in std::iter::once(Event::SnapshotBegin(head)).chain(pages) {
+        let bytes = prost::Message::encode_length_delimited_to_vec(&convert::event(&event));
+        file.write_all(&bytes).expect("room on the disk");
+    }
+    file.flush().expect("room on the disk");
+}
+
+/// The next page of a file.
+fn next_page(file: &mut BufReader<File>) -> Option<Event> {
+    let length = {
+        let mut ahead = file.fill_buf().expect("a file");
+        if ahead.is_empty() {
+            return None;
+        }
+        let before = ahead.len();
+        let length = prost::decode_length_delimiter(&mut ahead).expect("a length");
+        let read = before - ahead.len();
+        file.consume(read);
+        length
+    };
+    let mut bytes = vec![0; length];
+    file.read_exact(&mut bytes).expect("a whole page");
+    let message: v1::WatchResponse = prost::Message::decode(bytes.as_slice()).expect("a message");
+    Some(convert::event_from(message).expect("an event"))
+}
+
+/// Pages to a usable view.
+fn taken(path: &str) -> View {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path).expect("a file"));
+    let Some(Event::SnapshotBegin(head)) = next_page(&mut file) else { panic!("no head") };
+    let mut view = View::new(head.region.clone());
+    let mut builder = SnapshotBuilder::begin(head);
+    while let Some(event) = next_page(&mut file) {
+        let Event::Page(records) = event else { panic!("no page") };
+        builder.add(records);
+    }
+    let heard = Heard { at: rollcall_model::Instant::default(), age: Duration::ZERO };
+    view.install(builder.finish().expect("verified"), Some(heard), "started", Timestamp(0));
+    view
+}
+
+fn in_memory(many: usize, path: &str) {
+    let own = std::process::id();
+    let (resident, worked, started) = (resident_mib(own), cpu_time(own), Instant::now());
+    let view = taken(path);
+    let (took, worked) = (started.elapsed().as_secs_f64(), (cpu_time(own) - worked).as_secs_f64());
+    let each = (resident_mib(own) - resident) * 1024.0 * 1024.0 / many as f64;
+    println!("{many} instances in one process; load {}", load());
+    println!("  pages to usable, s               {took:.2}, of the processor {worked:.2}");
+    println!("  resident bytes each              {each:.0}  (goal 300)");
+    changes(view);
+}
+
+/// One change after the other, each shown to a reader who resolves all the time.
+fn changes(mut view: View) {
+    let shown = Arc::new(arc_swap::ArcSwap::from_pointee(view.clone()));
+    let registrations: Vec<Arc<Registration>> =
+        view.state().expect("loaded").iter().step_by(37).take(CHANGES).cloned().collect();
+    let is_over = AtomicBool::new(false);
+    let (applied, reads) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| reads(&shown, &is_over));
+        let mut applied = Vec::with_capacity(CHANGES);
+        for registration in registrations {
+            let delta = Arc::new(delta(&view, &registration));
+            let started = Instant::now();
+            view.apply(&delta);
+            shown.store(Arc::new(view.clone()));
+            applied.push(started.elapsed().as_secs_f64() * 1e6);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        (applied, reader.join().expect("a reader"))
+    });
+    for (what, mut took) in
+        [("one change applied and shown, µs ", applied), ("a resolve meanwhile, µs          ", reads)]
+    {
+        took.sort_by(f64::total_cmp);
+        let of = |share| quantile(&took, share);
+        println!(
+            "  {what}p50 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.0}",
+            of(0.5),
+            of(0.99),
+            of(0.999),
+            of(1.0)
+        );
+    }
+}
+
+fn reads(shown: &arc_swap::ArcSwap<View>, is_over: &AtomicBool) -> Vec<f64> {
+    let (reach, mut took, mut word) = (Reach::default(), Vec::new(), 0);
+    let queries: Vec<Query> = (0..CAPABILITIES).map(query).collect();
+    while !is_over.load(Ordering::Relaxed) {
+        word = (word + 7) % CAPABILITIES;
+        let started = Instant::now();
+        let view = shown.load();
+        let views = [&**view];
+        let age_max = Duration::from_secs(3600);
+        let asked = Asked { views: &views, query: &queries[word], reach: &reach, age_max };
+        let found = resolve(asked, rollcall_model::Instant::default(), everybody).next().is_some();
+        took.push(started.elapsed().as_secs_f64() * 1e6);
+        assert!(found, "nobody found");
+    }
+    took
+}
+
+/// The load of an instance changed: what comes most often.
+fn delta(view: &View, registration: &Registration) -> Delta {
+    let from = view.position().expect("loaded").clone();
+    let revision = Revision(from.revision.0 + 1);
+    let mut changed = registration.clone();
+    changed.revision = revision;
+    changed.owned.load = Some(Load { queue_depth: 1, in_flight: 2, error_rate: 0.0 });
+    let to = Position::new(from.incarnation.clone(), revision);
+    Delta { region: view.region().clone(), from, to, changes: vec![Change::Put(Arc::new(changed))] }
+}
