@@ -10,6 +10,7 @@ mod order;
 #[cfg(test)]
 mod planted;
 mod removals;
+mod topics;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub use guard::bound;
 pub use leases::{grace, no_early_expiry, the_dead_go};
 pub use order::linearizable;
 pub use removals::{fenced, final_deregistration, whole};
+pub use topics::{own_history, whole_chain};
 
 use crate::history::Op;
 use crate::origin::Origin;

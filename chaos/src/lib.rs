@@ -22,4 +22,6 @@ pub mod scenarios;
 pub mod store;
 pub mod tap;
 pub mod timeline;
+pub mod topic_tap;
 pub mod traffic;
+pub mod wire;

@@ -18,4 +18,5 @@ pub mod paths;
 pub mod process;
 pub mod proxy;
 pub mod regions;
+pub mod slow_link;
 pub mod stage;

@@ -10,10 +10,10 @@ use super::*;
 use crate::history::{Act, Op, Outcome};
 use crate::tap::{Event, What};
 
-const PREFIX: &str = "p/";
+pub(super) const PREFIX: &str = "p/";
 const LEASE: u64 = 5;
 /// Ordinal 1 in an epoch.
-const ONE: u64 = 1 << 40;
+pub(super) const ONE: u64 = 1 << 40;
 
 fn declared(id: &str, key: &str, value: &str) -> Declared {
     let declaration = Declaration {
@@ -28,22 +28,22 @@ fn declared(id: &str, key: &str, value: &str) -> Declared {
 }
 
 /// A history that is written revision by revision, one a second.
-struct Plant {
-    events: Vec<Event>,
+pub(super) struct Plant {
+    pub(super) events: Vec<Event>,
     revision: u64,
     ops: Vec<Op>,
 }
 
 impl Plant {
     /// With a keeper in office since revision 1, that has beaten.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut plant = Self { events: Vec::new(), revision: 0, ops: Vec::new() };
         plant.at(1).put("keeper/a", Vec::new(), 1);
         plant.beat(2, 1);
         plant
     }
 
-    fn at(&mut self, revision: u64) -> &mut Self {
+    pub(super) fn at(&mut self, revision: u64) -> &mut Self {
         self.revision = revision;
         self
     }
@@ -54,7 +54,7 @@ impl Plant {
         self.events.push(Event { revision, key, what, at });
     }
 
-    fn put(&mut self, key: &str, value: Vec<u8>, lease: i64) {
+    pub(super) fn put(&mut self, key: &str, value: Vec<u8>, lease: i64) {
         let create_revision = self.revision;
         self.event(key, What::Put { value, create_revision, lease });
     }
@@ -64,7 +64,7 @@ impl Plant {
         self.at(revision).put("beat", store::encode_beat(&beat).to_vec(), 0);
     }
 
-    fn registered(&mut self, revision: u64, id: &str, tag: &str) {
+    pub(super) fn registered(&mut self, revision: u64, id: &str, tag: &str) {
         let declared = declared(id, "tag", tag);
         let stored = StoredRegistration {
             declared,
@@ -84,7 +84,7 @@ impl Plant {
         self.at(revision).put(&format!("own/{id}"), store::encode_owned(&owned).to_vec(), 0);
     }
 
-    fn removed(&mut self, revision: u64, ids: &[&str], reason: RemovalReason, term: Option<u64>) {
+    pub(super) fn removed(&mut self, revision: u64, ids: &[&str], reason: RemovalReason, term: Option<u64>) {
         let actor = if term.is_some() { "keeper" } else { "owner" };
         let gone: Vec<Gone> = ids
             .iter()

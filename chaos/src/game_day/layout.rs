@@ -21,6 +21,14 @@ const STORE_STEP: u16 = 10;
 const CELL_PORT: u16 = 7400;
 const REPLICATOR_PORT: u16 = 7500;
 const BROKER_PORT: u16 = 9092;
+/// Where a broker listens for those that come by a long way.
+const FAR_PORT: u16 = 9192;
+/// The first long way, at the observer's address.
+const WAY_PORT: u16 = 9200;
+/// Ports of stores, cells and replicators, as nft writes them: everything that a write could need.
+pub const WRITE_PORTS: &str = "2379-2479, 7400-7599";
+/// Ports of brokers.
+pub const FEED_PORTS: &str = "9092-9199";
 /// A broker's settings as they are deployed; addresses and folders are filled in.
 const BROKER: &str = include_str!("../../../infra/kafka/server.properties.template");
 /// The first agent's port.
@@ -96,6 +104,19 @@ pub struct Layout {
     pub places: Vec<Place>,
     /// The programs, in the order they are started.
     pub programs: Vec<Program>,
+    /// The long ways.
+    pub ways: Vec<LongWay>,
+}
+
+/// A way to a region's broker that can be made long, for the other regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongWay {
+    /// The region whose broker it leads to.
+    pub region: String,
+    /// Where it is entered.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
 }
 
 impl Layout {
@@ -104,6 +125,7 @@ impl Layout {
     pub fn of(scenario: &Scenario, folder: &Path, binaries: &Binaries) -> Self {
         let places: Vec<Place> = (1..).zip(&scenario.zones).map(|(n, zone)| place(n, zone)).collect();
         let mut programs = Vec::new();
+        let ways = ways(scenario, &places);
         for region in scenario.regions() {
             let members = members(scenario, &places, region);
             for member in &members {
@@ -115,15 +137,16 @@ impl Layout {
                     programs.push(cell(scenario, &places, place, &stores, folder, &binaries.rollcall));
                 }
                 if zone.region == region && zone.replicator {
-                    programs.push(replicator(scenario, &places, place, folder, &binaries.rollcall));
+                    programs.push(replicator(scenario, &places, &ways, place, folder, &binaries.rollcall));
                 }
                 if zone.region == region && zone.broker {
-                    programs.push(broker(place, folder, &binaries.broker));
+                    let way = ways.iter().find(|way| way.region == region);
+                    programs.push(broker(place, way, folder, &binaries.broker));
                 }
             }
         }
         programs.sort_by_key(|program| program.kind);
-        Self { places, programs }
+        Self { places, programs, ways }
     }
 
     /// The place of a zone.
@@ -241,14 +264,35 @@ fn brokers(scenario: &Scenario, places: &[Place], region: &str) -> String {
     place.map(|place| format!("{}:{BROKER_PORT}", place.address)).unwrap_or_default()
 }
 
-fn broker(place: &Place, folder: &Path, binary: &Path) -> Program {
+fn ways(scenario: &Scenario, places: &[Place]) -> Vec<LongWay> {
+    let far: Vec<&str> = scenario.regions().into_iter().filter(|region| scenario.is_far(region)).collect();
+    let way = |(port, region): (u16, &str)| {
+        let place = find(scenario, places, Some(region), |zone| zone.broker)?;
+        let (from, to) = (format!("{OBSERVER}:{port}"), format!("{}:{FAR_PORT}", place.address));
+        Some(LongWay { region: region.to_owned(), from, to })
+    };
+    (WAY_PORT..).zip(far).filter_map(way).collect()
+}
+
+fn broker(place: &Place, way: Option<&LongWay>, folder: &Path, binary: &Path) -> Program {
     let name = format!("broker-{}", place.zone);
     let address = place.address.to_string();
-    let text = BROKER
+    let mut text = BROKER
         .replace("127.0.0.1", &address)
         .replace("@BROKER_PORT@", &BROKER_PORT.to_string())
         .replace("@CONTROLLER_PORT@", &(BROKER_PORT + 1).to_string())
         .replace("@DATA_DIR@", &folder.join(&name).display().to_string());
+    if let Some(LongWay { from, to, .. }) = way {
+        // Who comes by the way is told to go on by it. Of a key that stands twice the last one holds.
+        let near = format!("BROKER://{address}:{BROKER_PORT}");
+        let controller = format!("CONTROLLER://{address}:{}", BROKER_PORT + 1);
+        let _ = writeln!(text, "listeners={near},FAR://{to},{controller}");
+        let _ = writeln!(text, "advertised.listeners={near},FAR://{from}");
+        let _ = writeln!(
+            text,
+            "listener.security.protocol.map=BROKER:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        );
+    }
     let file = folder.join(format!("{name}.properties"));
     Program {
         kind: Kind::Broker,
@@ -262,7 +306,14 @@ fn broker(place: &Place, folder: &Path, binary: &Path) -> Program {
     }
 }
 
-fn replicator(scenario: &Scenario, places: &[Place], place: &Place, folder: &Path, binary: &Path) -> Program {
+fn replicator(
+    scenario: &Scenario,
+    places: &[Place],
+    ways: &[LongWay],
+    place: &Place,
+    folder: &Path,
+    binary: &Path,
+) -> Program {
     let name = format!("replicator-{}", place.zone);
     let (grpc, http) = (REPLICATOR_PORT, REPLICATOR_PORT + 1);
     let (address, region) = (place.address, &place.region);
@@ -275,7 +326,8 @@ fn replicator(scenario: &Scenario, places: &[Place], place: &Place, folder: &Pat
     let own = brokers(scenario, places, region);
     let _ = writeln!(text, "[publish]\nkind = \"kafka\"\nbrokers = {own:?}\n");
     for other in scenario.regions().into_iter().filter(|other| other != region) {
-        let theirs = brokers(scenario, places, other);
+        let way = ways.iter().find(|way| way.region == *other);
+        let theirs = way.map_or_else(|| brokers(scenario, places, other), |way| way.from.clone());
         let _ = writeln!(text, "[[follow]]\nregion = {other:?}\nkind = \"kafka\"\nbrokers = {theirs:?}\n");
     }
     let file = folder.join(format!("{name}.toml"));

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::layout::{Layout, OBSERVER, PREFIX};
+use super::layout::{FEED_PORTS, Layout, OBSERVER, PREFIX, WRITE_PORTS};
 
 /// The zones' network; it goes with the namespace it was made in.
 #[derive(Debug)]
@@ -41,8 +41,24 @@ impl Network {
             "nft",
             &["add chain bridge rollcall between { type filter hook forward priority 0; policy accept; }"],
         )?;
+        count_between_regions(layout)?;
         run("nft", &["add rule bridge rollcall between iifname . oifname @cut drop"])?;
         Ok(Self(()))
+    }
+
+    /// Packets between zones of different regions so far.
+    ///
+    /// # Errors
+    /// What nft said.
+    pub fn crossings(&self) -> Result<Crossings, String> {
+        let listed = run("nft", &["-j", "list counters table bridge rollcall"])?;
+        let listed: Value = serde_json::from_str(&listed).map_err(|error| error.to_string())?;
+        let counters = || listed["nftables"].as_array().into_iter().flatten();
+        let packets = |name: &str| {
+            let found = counters().find(|part| part["counter"]["name"] == name);
+            found.and_then(|part| part["counter"]["packets"].as_u64()).unwrap_or(0)
+        };
+        Ok(Crossings { writes: packets("writes"), feeds: packets("feeds") })
     }
 
     /// Drops what goes from the first to the second of each pair, from now on.
@@ -75,6 +91,41 @@ impl Network {
         let elements = elements.filter_map(|part| part["set"]["elem"].as_array()).flatten();
         Ok(elements.filter_map(|element| element["elem"]["counter"]["packets"].as_u64()).sum())
     }
+}
+
+/// What went from one region to another over the bridge; what a cut dropped is among it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crossings {
+    /// Packets to or from a store, a cell or a replicator: nothing that a write does may be among them (I16).
+    pub writes: u64,
+    /// Packets to or from a broker.
+    pub feeds: u64,
+}
+
+/// Counts, before anything is dropped, what goes between regions by what it is of.
+fn count_between_regions(layout: &Layout) -> Result<(), String> {
+    run("nft", &["add set bridge rollcall apart { type ifname . ifname; }"])?;
+    let pairs: Vec<String> = layout
+        .places
+        .iter()
+        .flat_map(|from| layout.places.iter().map(move |to| (from, to)))
+        .filter(|(from, to)| from.region != to.region)
+        .map(|(from, to)| format!("{:?} . {:?}", from.namespace, to.namespace))
+        .collect();
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    run("nft", &[&format!("add element bridge rollcall apart {{ {} }}", pairs.join(", "))])?;
+    for (name, ports) in [("writes", WRITE_PORTS), ("feeds", FEED_PORTS)] {
+        run("nft", &[&format!("add counter bridge rollcall {name}")])?;
+        for end in ["dport", "sport"] {
+            let rule = format!(
+                "add rule bridge rollcall between iifname . oifname @apart tcp {end} {{ {ports} }} counter name {name}"
+            );
+            run("nft", &[&rule])?;
+        }
+    }
+    Ok(())
 }
 
 fn run(tool: &str, arguments: &[&str]) -> Result<String, String> {

@@ -73,7 +73,9 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
     }
     for zone in &scenario.zones {
         for region in scenario.regions() {
-            let of_zone = |sight: &&&Sight| !sight.cell && sight.zone == zone.name && sight.region == region;
+            let of_zone = |sight: &&&Sight| {
+                sight.holder.starts_with("caller-") && sight.zone == zone.name && sight.region == region
+            };
             let all = scenario.instances_of(region) as u64;
             let holds = |sight: &&&Sight| sight.at > since && sight.count >= all;
             let holding = sights.iter().filter(of_zone).filter(holds).count();
@@ -105,7 +107,11 @@ fn last_tick<'a>(record: &'a Record, zone: &str) -> Option<&'a Tick> {
 /// The last sight of each holder and region.
 fn holders<'a>(record: &'a Record, scenario: &Scenario) -> Vec<&'a Sight> {
     let mut last: BTreeMap<(&str, &str), &Sight> = BTreeMap::new();
-    let holders: u32 = scenario.zones.iter().map(|zone| zone.callers + u32::from(zone.cell)).sum();
+    let holders: u32 = scenario
+        .zones
+        .iter()
+        .map(|zone| zone.callers + u32::from(zone.cell) + u32::from(zone.replicator))
+        .sum();
     // All of them speak at least once in a few seconds; there is no need to go further back.
     let most = holders as usize * scenario.regions().len() * 4 + 64;
     for sight in record.sights.iter().rev().take(most) {

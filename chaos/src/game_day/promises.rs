@@ -73,6 +73,7 @@ pub fn all(scenario: &Scenario, record: &Record) -> Vec<Judged> {
         .collect();
     all.push(traffic::busy(scenario, record));
     all.push(counts::landed(record));
+    all.extend(counts::crossings(record));
     let mut joined: BTreeMap<&str, Judged> = BTreeMap::new();
     let mut order = Vec::new();
     for verdict in record.regions.iter().flat_map(|region| &region.verdicts) {
@@ -117,6 +118,10 @@ fn meaning(ids: &str) -> &'static str {
         }
         "I18 I30" => "what cells and callers hold has the digest of what stood in the store at that revision",
         "I17 I31" => "no holder's position goes back",
+        "I35 F32" => "a topic holds its own region's history, and each step of it once",
+        "I30 I33 I34" => {
+            "a topic has no hole, and is the store's state at every bookmark and in every snapshot"
+        }
         "I32" => "at the end every cell holds the digest of what stands in the store",
         _ => "as docs/guarantees.md says",
     }
@@ -131,6 +136,9 @@ fn demanded(scenario: &Scenario, record: &Record, id: &str, demand: &Demand) -> 
         Demand::Resyncs { most } => copies::resyncs(record, *most),
         Demand::Recovers { within_s } => counts::recovers(record, *within_s),
         Demand::LastCopy { zones, region } => copies::last_copy(record, zones, region),
+        Demand::Ages { zones, region, until_s, most_ms } => {
+            copies::ages(record, zones, region, *until_s, *most_ms)
+        }
         Demand::WritesGoOn { zones, gap_s } => traffic::writes_go_on(record, zones, *gap_s),
         Demand::WritesSucceed { zones } => traffic::writes_succeed(record, zones),
         Demand::WritesStop { zones } => traffic::writes_stop(record, zones),

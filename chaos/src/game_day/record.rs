@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::network::Crossings;
 use crate::check::Verdict;
 use crate::history::Op;
 use crate::origin::Origin;
@@ -189,6 +190,8 @@ pub struct Record {
     pub recovered: Option<Duration>,
     /// The end of the traffic.
     pub ended: Duration,
+    /// What went from one region to another; nothing where there is one region.
+    pub crossings: Option<Crossings>,
     /// What went wrong with the run itself.
     pub mishaps: Vec<String>,
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rollcall_tests::slow_link::{SlowLink, Way};
 use tokio::task::JoinSet;
 
-use super::layout::{Binaries, Kind, Layout};
+use super::layout::{Binaries, Kind, Layout, Program};
 use super::network::Network;
 use super::programs::Programs;
 use super::record::{Fault, Record, Told as ToldOf};
@@ -16,12 +17,13 @@ use super::watching::{self, Watched};
 use super::words::Told;
 use super::zones::Zones;
 use super::{progress, promises};
-use crate::check::Rules;
+use crate::check::{self, Rules};
 use crate::digests::Digests;
 use crate::origin::Origin;
 use crate::readers::Readers;
 use crate::tap::Tap;
 use crate::timeline::Timeline;
+use crate::topic_tap::{TopicTap, Topics};
 
 /// Between two looks at what is due.
 const PACE: Duration = Duration::from_millis(100);
@@ -45,6 +47,12 @@ struct Game<'a> {
     /// Faults that have begun and are not over, by their place in the record.
     open: Vec<usize>,
     programs: Programs,
+    /// Readers of the topics, by region; none where there is one region.
+    topic_taps: BTreeMap<String, TopicTap>,
+    /// The long ways, by the region that they lead from.
+    ways: BTreeMap<String, SlowLink>,
+    /// Those that are slow: the fault's place in the record, and what the way had carried when it began.
+    slow: BTreeMap<String, (usize, u64)>,
     _watching: JoinSet<()>,
 }
 
@@ -61,19 +69,30 @@ pub async fn play(
 ) -> Result<Record, String> {
     let layout = Layout::of(scenario, folder, binaries);
     let network = Network::make(&layout)?;
+    let mut ways = BTreeMap::new();
+    for way in &layout.ways {
+        let open = SlowLink::open(&way.from, &way.to, Way::NONE).await;
+        ways.insert(way.region.clone(), open.map_err(|error| format!("{}: {error}", way.from))?);
+    }
     let programs = Programs::start(&layout, folder, |line| say(&line)).await?;
     let timeline = Timeline::begin();
     let record: Arc<Mutex<Record>> = Arc::default();
     let mut taps = BTreeMap::new();
     let mut readers = BTreeMap::new();
+    let mut topic_taps = BTreeMap::new();
     for region in scenario.regions() {
         let urls = |kind| layout.of_kind(kind, region).map(|program| program.url.clone()).collect::<Vec<_>>();
         taps.insert(region.to_owned(), Tap::start(urls(Kind::Store), timeline));
         readers.insert(region.to_owned(), Readers::start(&urls(Kind::Cell), timeline));
+        if let Some(broker) = layout.broker_of(region) {
+            topic_taps.insert(region.to_owned(), TopicTap::start(&broker.url, region, timeline));
+        }
     }
-    let watched = layout.programs.iter().filter(|program| program.kind == Kind::Cell);
+    let holds = |program: &&Program| matches!(program.kind, Kind::Cell | Kind::Replicator);
+    let watched = layout.programs.iter().filter(holds);
     let watched = watched.map(|program| Watched {
         name: program.name.clone(),
+        is_cell: program.kind == Kind::Cell,
         zone: program.zone.clone(),
         region: program.region.clone(),
         url: program.url.clone(),
@@ -90,6 +109,9 @@ pub async fn play(
         timeline,
         open: Vec::new(),
         programs,
+        topic_taps,
+        ways,
+        slow: BTreeMap::new(),
         _watching: watching,
     };
     game.zones.tell(Told::Begin).await?;
@@ -108,13 +130,20 @@ pub async fn play(
         let digests = Digests::of(&prefix, &events);
         let origin = Origin::walk(&prefix, &[(0, events)]);
         game.converges(&region, &digests).await;
-        told.push((region, origin, digests, looks, disagreements));
+        let topics = game.topics(&region).await?;
+        told.push((region, origin, digests, looks, disagreements, topics));
     }
+    let crossings = game.network.crossings()?;
     let mut record = std::mem::take(&mut *game.record.lock().unwrap());
     record.ended = ended;
+    record.crossings = (scenario.regions().len() > 1).then_some(crossings);
     let rules = Rules { fraction: scenario.guard.fraction, floor: scenario.guard.floor, ..Rules::default() };
-    for (region, origin, digests, looks, disagreements) in told {
-        let verdicts = promises::always(scenario, &record, &region, &origin, &digests, &looks, &rules);
+    for (region, origin, digests, looks, disagreements, topics) in told {
+        let mut verdicts = promises::always(scenario, &record, &region, &origin, &digests, &looks, &rules);
+        if let Some(topics) = topics {
+            verdicts.push(check::own_history(&region, &topics, &origin));
+            verdicts.push(check::whole_chain(&topics, &origin, &digests));
+        }
         record.mishaps.extend(disagreements);
         record.regions.push(ToldOf { region, origin, verdicts });
     }
@@ -162,6 +191,13 @@ impl Game<'_> {
             }
             tokio::time::sleep(PACE).await;
         }
+    }
+
+    /// What stood in a region's topics; nothing where it has none.
+    async fn topics(&mut self, region: &str) -> Result<Option<Topics>, String> {
+        let Some(tap) = self.topic_taps.remove(region) else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || tap.finish(MARKED_WITHIN)).await;
+        read.map_err(|error| error.to_string())?.map(Some)
     }
 
     /// Takes every step at its time, then waits until everything is as before, and a little longer.
@@ -241,9 +277,28 @@ impl Game<'_> {
             Act::RemoveTopics { region } => {
                 let broker = self.layout.broker_of(region).ok_or("there is no broker")?;
                 super::topics::remove(&broker.url, region).await?;
+                if let Some(tap) = self.topic_taps.get(region) {
+                    tap.removed();
+                }
                 self.begins(format!("the topics of {region} are removed"), &[], &[], true, say);
                 // Nothing takes it back: what follows is the replicators' affair.
                 self.ends(|fault| fault.zones.is_empty() && fault.programs.is_empty());
+            }
+            Act::Slow { region, delay_ms, bytes_per_second } => {
+                self.quicken(region);
+                let way = self.ways.get(region).ok_or("there is no such way")?;
+                let carried = way.carried();
+                way.set(Way { delay: Duration::from_millis(*delay_ms), bytes_per_second: *bytes_per_second });
+                let rate =
+                    bytes_per_second.map(|rate| format!(" and carries {rate} B/s")).unwrap_or_default();
+                let what = format!("the way from {region} takes {delay_ms} ms{rate}");
+                let place = self.record.lock().unwrap().faults.len();
+                self.begins(what, &[], &[], false, say);
+                self.slow.insert(region.clone(), (place, carried));
+            }
+            Act::Quicken { region } => {
+                self.quicken(region);
+                self.note(format!("the way from {region} is short again"), say);
             }
             // The scenario's moments have it as cuts and heals.
             Act::Flap { .. } => {}
@@ -276,12 +331,28 @@ impl Game<'_> {
         });
     }
 
-    /// A cut has landed when packets were dropped for it.
+    /// Ends the fault of a slow way, if there is one.
+    fn quicken(&mut self, region: &str) {
+        if let Some(way) = self.ways.get(region) {
+            way.set(Way::NONE);
+        }
+        if let Some((place, _)) = self.slow.remove(region) {
+            self.open.retain(|open| *open != place);
+            self.record.lock().unwrap().faults[place].until = Some(self.timeline.now());
+        }
+    }
+
+    /// A cut has landed when packets were dropped for it, a slow way when something came over it.
     fn land(&self) -> Result<(), String> {
         let waits = |place: &usize| {
             let fault = &self.record.lock().unwrap().faults[*place];
             !fault.landed && !fault.zones.is_empty()
         };
+        for (region, (place, carried)) in &self.slow {
+            if self.ways[region].carried() > *carried {
+                self.record.lock().unwrap().faults[*place].landed = true;
+            }
+        }
         let waiting: Vec<usize> = self.open.iter().copied().filter(waits).collect();
         if !waiting.is_empty() && self.network.dropped()? > 0 {
             for place in waiting {

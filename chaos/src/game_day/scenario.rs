@@ -79,6 +79,9 @@ pub struct Traffic {
     pub call_every_ms: u64,
     /// Between two writes of one writer.
     pub write_every_ms: u64,
+    /// Whether writers also say something under an epoch that they have replaced, which must be refused.
+    #[serde(default)]
+    pub stale_words: bool,
 }
 
 /// One failure domain, which becomes a network namespace.
@@ -176,6 +179,20 @@ pub enum Act {
         /// The programs.
         programs: Vec<String>,
     },
+    /// Makes the way from a region's broker to the other regions long.
+    Slow {
+        /// The region.
+        region: String,
+        /// From one end to the other.
+        delay_ms: u64,
+        /// Bytes a second on each connection; left out, as fast as the machine.
+        bytes_per_second: Option<u32>,
+    },
+    /// Makes that way short again.
+    Quicken {
+        /// The region.
+        region: String,
+    },
     /// Lets go on what was frozen.
     Thaw {
         /// The programs.
@@ -252,6 +269,17 @@ pub enum Demand {
         /// The region.
         region: String,
     },
+    /// What cells of these zones hold of a region is never older than this, from the first step on.
+    Ages {
+        /// The zones.
+        zones: Vec<String>,
+        /// The region.
+        region: String,
+        /// Until so many seconds after the traffic began.
+        until_s: u64,
+        /// The age that none says more than.
+        most_ms: u64,
+    },
     /// Callers of these zones go on with the agents that they reach; calls of agents of other regions do not count.
     CallsGoOn {
         /// The zones.
@@ -321,14 +349,15 @@ impl Scenario {
                 | Act::Start { programs }
                 | Act::Freeze { programs }
                 | Act::Thaw { programs } => self.know_programs(programs),
-                Act::RemoveTopics { region } => self.know_region(region),
+                Act::RemoveTopics { region } | Act::Quicken { region } => self.know_region(region),
+                Act::Slow { region, .. } => self.know_region(region).and_then(|()| self.can_be_far(region)),
                 Act::Heal => Ok(()),
             };
             known.map_err(|why| format!("step at {} s: {why}", step.at_s))?;
         }
         for promise in &self.promises {
             let known = match &promise.that {
-                Demand::LastCopy { zones, region } => {
+                Demand::LastCopy { zones, region } | Demand::Ages { zones, region, .. } => {
                     self.know(zones).and_then(|()| self.know_region(region))
                 }
                 Demand::WritesGoOn { zones, .. }
@@ -361,6 +390,23 @@ impl Scenario {
             true => Ok(()),
             false => Err(format!("there is no region {region:?}")),
         }
+    }
+
+    /// The long way leads past the bridge, so that a cut would not cut it.
+    fn can_be_far(&self, region: &str) -> Result<(), String> {
+        if !self.zones.iter().any(|zone| zone.region == region && zone.broker) {
+            return Err(format!("region {region:?} has no broker of its own, which a way could lead from"));
+        }
+        match self.steps.iter().any(|step| matches!(step.act, Act::Cut { .. } | Act::Flap { .. })) {
+            true => Err("a scenario has slow ways or cuts, not both".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the way from a region's broker to others is ever long.
+    #[must_use]
+    pub fn is_far(&self, region: &str) -> bool {
+        self.steps.iter().any(|step| matches!(&step.act, Act::Slow { region: slow, .. } if slow == region))
     }
 
     fn know_programs(&self, programs: &[String]) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The observer: asks every process of the cell how it stands, all the time, past every cut.
+//! The observer: asks every process that holds regions how it stands, all the time, past every cut.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,11 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The metric that an alert hangs on.
 const METRIC: &str = "rollcall_cell_guard_holding";
 
-/// A process of the cell, to be asked.
+/// A process of a cell or a replicator, to be asked.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// Its name.
     pub name: String,
+    /// Whether it is a cell's; a replicator has views of other regions, and no guard.
+    pub is_cell: bool,
     /// Its zone.
     pub zone: String,
     /// Its region.
@@ -39,7 +41,10 @@ pub fn start(cells: Vec<Watched>, record: &Arc<Mutex<Record>>, timeline: Timelin
         tasks.spawn(async move {
             let http = Http::patient(cell.url.clone(), PATIENCE);
             loop {
-                let (regions, guard) = tokio::join!(http.get("/v1/regions"), http.get("/v1/guard"));
+                let guard = async {
+                    if cell.is_cell { http.get("/v1/guard").await } else { Err("it has none".to_owned()) }
+                };
+                let (regions, guard) = tokio::join!(http.get("/v1/regions"), guard);
                 let at = timeline.now();
                 let sights = regions.map(|answer| sights(&cell, &answer, at)).unwrap_or_default();
                 let guard = match guard {
@@ -74,7 +79,7 @@ fn sights(cell: &Watched, answer: &Value, at: Duration) -> Vec<Sight> {
         let revision = position["revision"].as_str().and_then(|text| text.parse().ok());
         Sight {
             holder: cell.name.clone(),
-            cell: true,
+            cell: cell.is_cell,
             zone: cell.zone.clone(),
             region: text(&region["region"]),
             at,

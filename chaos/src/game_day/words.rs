@@ -37,6 +37,8 @@ pub struct Orders {
     pub writers: u32,
     /// Between two writes of one.
     pub write_every: Duration,
+    /// Whether writers also say something under an epoch that they have replaced.
+    pub stale_words: bool,
     /// Where their chance begins.
     pub seed: u64,
 }

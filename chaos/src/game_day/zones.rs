@@ -128,6 +128,7 @@ fn orders(
         call_every: Duration::from_millis(scenario.traffic.call_every_ms),
         writers: zone.writers,
         write_every: Duration::from_millis(scenario.traffic.write_every_ms),
+        stale_words: scenario.traffic.stale_words,
         seed,
     }
 }

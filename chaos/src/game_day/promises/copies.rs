@@ -147,6 +147,39 @@ pub(super) fn last_copy(record: &Record, zones: &[String], region: &str) -> (Ver
     (verdict, detail)
 }
 
+/// From the first step to a moment, cells in these zones hold nothing of the region that is older than this.
+pub(super) fn ages(
+    record: &Record,
+    zones: &[String],
+    region: &str,
+    until_s: u64,
+    most_ms: u64,
+) -> (Verdict, String) {
+    let mut verdict = Verdict::default();
+    let first = record.faults.iter().map(|fault| fault.at).min().unwrap_or(record.ended);
+    let until = record.began + Duration::from_secs(until_s);
+    let mut oldest = 0;
+    let is_asked = |sight: &&Sight| {
+        sight.cell
+            && zones.contains(&sight.zone)
+            && sight.region == region
+            && (first..until).contains(&sight.at)
+    };
+    for sight in record.sights.iter().filter(is_asked) {
+        oldest = oldest.max(sight.age_ms);
+        verdict.judge(sight.position.is_some() && sight.age_ms <= most_ms, || {
+            format!(
+                "at {:.1} s {} holds {region} as it was {} ms ago; {most_ms} at most",
+                sight.at.as_secs_f64(),
+                sight.holder,
+                sight.age_ms
+            )
+        });
+    }
+    let zones = zones.join(", ");
+    (verdict, format!("what zone {zones} held of {region} was up to {:.1} s old", seconds(oldest)))
+}
+
 #[allow(clippy::cast_precision_loss)]
 fn seconds(ms: u64) -> f64 {
     // Ages of a run are far below 2^53 ms.

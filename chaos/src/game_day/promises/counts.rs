@@ -6,6 +6,8 @@ use std::time::Duration;
 use rollcall_model::RemovalReason;
 
 use crate::check::Verdict;
+use crate::game_day::network::Crossings;
+use crate::game_day::promises::Judged;
 use crate::game_day::record::Record;
 use crate::origin::Ending;
 
@@ -142,6 +144,20 @@ pub(super) fn recovers(record: &Record, within_s: u64) -> Found {
         None => "it was never again as before".to_owned(),
     };
     (verdict, format!("{words}; within {within_s} s demanded"))
+}
+
+/// I16: of what goes between regions nothing is to or from a store, a cell or a replicator. Feeds go by the brokers.
+pub(super) fn crossings(record: &Record) -> Option<Judged> {
+    let Crossings { writes, feeds } = record.crossings?;
+    let mut broken = Vec::new();
+    if writes > 0 {
+        broken.push(format!(
+            "I16: {writes} packets went between regions to or from a store, a cell or a replicator"
+        ));
+    }
+    let detail =
+        format!("{feeds} packets of brokers went between regions, and {writes} of what takes writes");
+    Some(Judged { id: "I16 packets".to_owned(), checked: 1, broken, detail })
 }
 
 /// A run whose faults did not work proves nothing.

@@ -43,6 +43,7 @@ impl Writers {
                 name: format!("writer/{}-{}", orders.zone, n + 1),
                 lease: orders.lease,
                 every: orders.write_every,
+                stale_words: orders.stale_words,
                 stopped: Arc::clone(&stopped),
                 chance: StdRng::seed_from_u64(number),
             };
@@ -75,6 +76,7 @@ struct Writer {
     name: String,
     lease: Duration,
     every: Duration,
+    stale_words: bool,
     stopped: Arc<AtomicBool>,
     chance: StdRng,
 }
@@ -88,10 +90,17 @@ impl Writer {
             }
             let id = format!("{}/{life}", self.name);
             let register = Act::Register { tag: self.word(&id, "tag"), lease: self.lease };
-            let Outcome::Registered(epoch) = self.write(cell, &id, register).await else {
+            let Outcome::Registered(mut epoch) = self.write(cell, &id, register).await else {
                 cell += 1;
                 continue;
             };
+            if self.stale_words {
+                let again = Act::Register { tag: self.word(&id, "tag-again"), lease: self.lease };
+                if let Outcome::Registered(newer) = self.write(cell, &id, again).await {
+                    let stale = Act::Update(std::mem::replace(&mut epoch, newer), self.word(&id, "late"));
+                    self.write(cell, &id, stale).await;
+                }
+            }
             for act in [Act::Update(epoch, self.word(&id, "said")), Act::Deregister(epoch)] {
                 if self.write(cell, &id, act).await != Outcome::Done {
                     cell += 1;
