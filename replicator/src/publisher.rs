@@ -6,8 +6,10 @@
 //! tail is the cursor, which also tells what became of appends without an answer. Where somebody else publishes the region,
 //! it stands by and takes over when the feed falls behind the cell.
 
+mod pages;
 pub mod plan;
 pub mod standby;
+mod waiting;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,18 +19,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use rollcall_model::{Backoff, Clock, Event, Follower, Instant, Next, Position, Region, Snapshot, View};
-use rollcall_proto::convert::{self, FeedItem};
+use rollcall_model::{Backoff, Clock, Event, Follower, Instant, Next, Position, Region, View};
+use rollcall_proto::convert::FeedItem;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance;
-use crate::feed_log::newest::Tail;
-use crate::feed_log::{Appender, Appending, Drift, FeedLog, Follow as _, LogError, Topic, newest, record};
+use crate::feed_log::{Appender, Appending, Drift, FeedLog, LogError, Topic, newest, record};
 use crate::metrics::Figures;
 use crate::source::{Events, Source, SourceError};
 use plan::{Offer, Owed, Plan, Schedule};
-use standby::{Rival, Standby};
+use standby::Rival;
 
 /// First and longest wait between two tries, full jitter: views are to be current ten seconds after the log is back.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -38,11 +39,6 @@ const LASTING: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(250);
 /// How often the snapshot topic is looked for: nothing else notices for minutes when somebody removes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Pages of a snapshot under way: 4 MiB, so that the feed beside it is not held up.
-const PAGES_UNDER_WAY: usize = 4;
-/// A page of at most 1 MiB that is not taken in this time is given up, with the session.
-const PAGE_WITHIN: Duration = Duration::from_secs(30);
-
 /// What the publisher shows of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -215,52 +211,6 @@ impl<L: FeedLog> Publisher<L> {
         ended
     }
 
-    /// Follows the cell and the feed until the feed has been behind the cell for too long.
-    async fn stand_by(&mut self, tail: Tail) -> Result<(), Ended> {
-        let mut events = self.source.open(self.view.position()).await?;
-        let mut feed = self.log.follow(&Topic::feed(&self.region), tail.offsets.end).await?;
-        self.known = Some(tail.offsets.end);
-        self.status.send_modify(|status| {
-            status.waiting_for = None;
-            status.is_standing_by = true;
-            status.heard_at = Some(self.clock.now());
-        });
-        tracing::info!(region = %self.region, tail = ?tail.position, "standing by while another publishes, if one does");
-        let mut standby = Standby::new(tail.position, chance::draw());
-        let mut follower = Follower::new(None);
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while !standby.is_due(self.clock.now()) {
-            tokio::select! {
-                event = events.next() => {
-                    let (event, now) = (event?, self.clock.now());
-                    let next = follower.accept(&mut self.view, event, now, self.clock.wall());
-                    if let Next::Restart(reason) = next {
-                        return Err(Ended::Restart(reason));
-                    }
-                    if let Some(position) = self.view.position() {
-                        standby.cell_at(position, now);
-                    }
-                }
-                record = feed.next() => {
-                    let record = record?;
-                    self.known = Some(record.offset + 1);
-                    let Ok(item) = record::read_item(&self.region, &record) else { continue };
-                    let to = record::ends(&item).2.clone();
-                    standby.feed_at(&to);
-                    let now = self.clock.now();
-                    self.status.send_modify(|status| {
-                        status.position = Some(to);
-                        status.heard_at = Some(now);
-                    });
-                }
-                _ = ticks.tick() => {}
-            }
-        }
-        tracing::warn!(region = %self.region, "the feed stays behind the cell: taking over");
-        Ok(())
-    }
-
     /// Says what the topics are otherwise than wanted, once. It works as they are, so nothing waits for it.
     fn note(&self, drift: Vec<Drift>) {
         if self.status.borrow().drift == drift {
@@ -311,7 +261,7 @@ impl<L: FeedLog> Publisher<L> {
             {
                 let offset = plan.snapshot_begun(now);
                 tracing::info!(region = %self.region, at = %snapshot.head().position, reason, "writing a snapshot");
-                writing = Some(Box::pin(write_snapshot(appender.clone(), snapshot, offset)));
+                writing = Some(Box::pin(pages::write(appender.clone(), snapshot, offset)));
             }
             tokio::select! {
                 Some((taken, to, kind)) = under_way.next() => {
@@ -438,32 +388,4 @@ async fn maybe<T>(doing: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -
         Some(doing) => Some(doing.await),
         None => None,
     }
-}
-
-/// Appends the pages of a snapshot; gives back how many.
-async fn write_snapshot(log: impl Appender, snapshot: Snapshot, feed_offset: u64) -> Result<u64, LogError> {
-    let head = snapshot.head().clone();
-    let topic = Topic::snapshot(&head.region);
-    // A second of work for a hundred thousand agents.
-    let cut = tokio::task::spawn_blocking(move || convert::snapshot_pages(&snapshot, feed_offset)).await;
-    let mut under_way = FuturesOrdered::new();
-    let mut pages = 0;
-    for page in cut.map_err(|error| LogError::Away(error.to_string()))? {
-        under_way.push_back(log.append(&topic, record::outgoing_page(&head, &page)));
-        pages += 1;
-        if under_way.len() >= PAGES_UNDER_WAY {
-            take_page(&mut under_way).await?;
-        }
-    }
-    while !under_way.is_empty() {
-        take_page(&mut under_way).await?;
-    }
-    Ok(pages)
-}
-
-/// Waits until the oldest page under way stands in the log.
-async fn take_page(under_way: &mut FuturesOrdered<Appending>) -> Result<(), LogError> {
-    let taken = tokio::time::timeout(PAGE_WITHIN, under_way.next()).await;
-    let taken = taken.map_err(|_| LogError::Away(format!("a page was not taken in {PAGE_WITHIN:?}")))?;
-    taken.transpose().map(|_| ())
 }

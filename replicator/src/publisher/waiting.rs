@@ -1,0 +1,57 @@
+//! Standing by: the cell and the feed followed side by side, for `standby` to judge.
+
+use rollcall_model::{Follower, Next};
+
+use super::standby::Standby;
+use super::{Ended, Publisher, TICK};
+use crate::chance;
+use crate::feed_log::newest::Tail;
+use crate::feed_log::{FeedLog, Follow as _, Topic, record};
+
+impl<L: FeedLog> Publisher<L> {
+    /// Follows the cell and the feed until the feed has been behind the cell for too long.
+    pub(super) async fn stand_by(&mut self, tail: Tail) -> Result<(), Ended> {
+        let mut events = self.source.open(self.view.position()).await?;
+        let mut feed = self.log.follow(&Topic::feed(&self.region), tail.offsets.end).await?;
+        self.known = Some(tail.offsets.end);
+        self.status.send_modify(|status| {
+            status.waiting_for = None;
+            status.is_standing_by = true;
+            status.heard_at = Some(self.clock.now());
+        });
+        tracing::info!(region = %self.region, tail = ?tail.position, "standing by while another publishes, if one does");
+        let mut standby = Standby::new(tail.position, chance::draw());
+        let mut follower = Follower::new(None);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !standby.is_due(self.clock.now()) {
+            tokio::select! {
+                event = events.next() => {
+                    let (event, now) = (event?, self.clock.now());
+                    let next = follower.accept(&mut self.view, event, now, self.clock.wall());
+                    if let Next::Restart(reason) = next {
+                        return Err(Ended::Restart(reason));
+                    }
+                    if let Some(position) = self.view.position() {
+                        standby.cell_at(position, now);
+                    }
+                }
+                record = feed.next() => {
+                    let record = record?;
+                    self.known = Some(record.offset + 1);
+                    let Ok(item) = record::read_item(&self.region, &record) else { continue };
+                    let to = record::ends(&item).2.clone();
+                    standby.feed_at(&to);
+                    let now = self.clock.now();
+                    self.status.send_modify(|status| {
+                        status.position = Some(to);
+                        status.heard_at = Some(now);
+                    });
+                }
+                _ = ticks.tick() => {}
+            }
+        }
+        tracing::warn!(region = %self.region, "the feed stays behind the cell: taking over");
+        Ok(())
+    }
+}
