@@ -185,8 +185,15 @@ pub enum StoreKind {
 pub struct ViewConfig {
     /// Its name.
     pub region: String,
-    /// This region's replicator.
+    /// This region's replicator; several by commas, tried in turn.
     pub source: String,
+}
+
+impl ViewConfig {
+    /// The replicators that serve it, one by one.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        self.source.split(',').map(str::trim)
+    }
 }
 
 /// Who may call.
@@ -276,10 +283,12 @@ impl CellConfig {
                 return Err(bad(&key, format!("{} is the own region or stands there twice", view.region)));
             }
             seen.push(&view.region);
-            if tonic::transport::Endpoint::from_shared(view.source.clone()).is_err()
-                || !view.source.contains("://")
-            {
-                let why = format!("{:?} is no URL, as in http://127.0.0.1:7500", view.source);
+            let is_url = |source: &&str| {
+                source.contains("://")
+                    && tonic::transport::Endpoint::from_shared((*source).to_owned()).is_ok()
+            };
+            if let Some(source) = view.sources().find(|source| !is_url(source)) {
+                let why = format!("{source:?} is no URL, as in http://127.0.0.1:7500");
                 return Err(bad(&format!("view.{at}.source"), why));
             }
         }

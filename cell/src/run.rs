@@ -115,14 +115,18 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
 
     for view in &config.view {
         let remote = region(&view.region)?;
-        let source = tonic::transport::Endpoint::from_shared(view.source.clone())
-            .map_err(|error| Unusable { key: "view.source".into(), why: error.to_string() })?
-            .connect_timeout(Duration::from_secs(2))
-            .http2_keep_alive_interval(Duration::from_secs(5))
-            .keep_alive_timeout(Duration::from_secs(5));
+        let source = |url: &str| {
+            let source = tonic::transport::Endpoint::from_shared(url.to_owned())
+                .map_err(|error| Unusable { key: "view.source".into(), why: error.to_string() })?;
+            Ok(source
+                .connect_timeout(Duration::from_secs(2))
+                .http2_keep_alive_interval(Duration::from_secs(5))
+                .keep_alive_timeout(Duration::from_secs(5)))
+        };
+        let sources = view.sources().map(source).collect::<Result<Vec<_>, Unusable>>()?;
         let (published, receiver) = watch::channel(Arc::new(View::new(remote.clone())));
         let file = file(format!("view.{remote}.state"));
-        let view = RemoteView::open(remote.clone(), source, published, clock.clone(), file).await;
+        let view = RemoteView::open(remote.clone(), sources, published, clock.clone(), file).await;
         tasks.spawn("remote_view", view.run(cancel.clone()));
         others.push((remote, receiver));
     }

@@ -3,6 +3,7 @@
 //! A dead replicator, a dead Kafka or a dead region leaves the last copy in place, with its age (I36). Never here: a
 //! write to any store (I35).
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// The task that keeps one remote region's view.
 pub struct RemoteView {
     view: View,
-    source: Endpoint,
+    /// The replicators that serve it; the first is the one that is followed, and after a failure the last.
+    sources: VecDeque<Endpoint>,
     published: watch::Sender<Arc<View>>,
     clock: Clock,
     file: Option<PathBuf>,
@@ -40,7 +42,7 @@ impl RemoteView {
     /// Begins with the disk copy, if there is one.
     pub async fn open(
         region: Region,
-        source: Endpoint,
+        sources: Vec<Endpoint>,
         published: watch::Sender<Arc<View>>,
         clock: Clock,
         file: Option<PathBuf>,
@@ -50,7 +52,7 @@ impl RemoteView {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        Self { view, source, published, clock, file }
+        Self { view, sources: sources.into(), published, clock, file }
     }
 
     /// Runs until cancelled; saves the view at the end.
@@ -74,6 +76,7 @@ impl RemoteView {
                 Err(error) => {
                     failed = if self.view.position() == position.as_ref() { failed + 1 } else { 1 };
                     self.tell(&error, failed);
+                    self.sources.rotate_left(1.min(self.sources.len()));
                     restarted = None;
                 }
             }
@@ -86,11 +89,12 @@ impl RemoteView {
     }
 
     fn tell(&self, error: &tonic::Status, failed: u32) {
-        let (region, source, why) = (self.view.region(), self.source.uri(), error.message());
+        let source = self.sources.front().map(|source| source.uri().to_string()).unwrap_or_default();
+        let (region, why) = (self.view.region(), error.message());
         if failed == TOLD_AFTER {
-            tracing::warn!(%region, %source, why, "replicator of a view cannot be reached, trying on");
+            tracing::warn!(%region, source, why, "replicator of a view cannot be reached, trying on");
         } else {
-            tracing::debug!(%region, %source, why, "replicator of a view is away");
+            tracing::debug!(%region, source, why, "replicator of a view is away");
         }
     }
 
@@ -101,8 +105,10 @@ impl RemoteView {
         saver: &mut disk::Saver,
         backoff: &mut Backoff,
     ) -> Result<&'static str, tonic::Status> {
+        let source =
+            self.sources.front().ok_or_else(|| tonic::Status::unavailable("no replicator is named"))?;
         let channel: Channel =
-            self.source.connect().await.map_err(|error| tonic::Status::unavailable(innermost(&error)))?;
+            source.connect().await.map_err(|error| tonic::Status::unavailable(innermost(&error)))?;
         let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let since = if restarted.is_some() { None } else { self.view.position().map(convert::position) };
         let request = WatchRequest { region: self.view.region().as_str().to_owned(), query: None, since };

@@ -34,6 +34,34 @@ fn second(regions: &Regions, port: u16) -> Process {
     Process::start("second", &folder, paths::rollcall(), arguments, &[])
 }
 
+/// Lets the cell of us-east take its views from either of the two.
+fn follow_both(regions: &Regions, port: u16) {
+    let file = regions.run_dir().join("us-east/cell/cell.toml");
+    let text = std::fs::read_to_string(&file).expect("the cell's settings");
+    let line = |line: &str| match line.strip_prefix("source = \"") {
+        Some(first) => {
+            format!("source = \"{},http://127.0.0.1:{}\"\n", first.trim_end_matches('"'), port + 1)
+        }
+        None => format!("{line}\n"),
+    };
+    std::fs::write(&file, text.lines().map(line).collect::<String>()).expect("written");
+    for verb in ["stop", "start", "wait"] {
+        regions.control(verb, "us-east/cell").expect("the cell starts again");
+    }
+}
+
+async fn is_current(cell: &Http, region: &str) {
+    eventually(&format!("{} sees {region} as current", cell.base()), SOON, || async {
+        let regions = cell.get("/v1/regions").await?;
+        let view = regions["regions"].as_array().into_iter().flatten().find(|view| view["region"] == region);
+        match view {
+            Some(view) if view["state"] == "current" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
 async fn says(replicator: &Http, state: &str) {
     let line = format!("publisher us-east: {state}");
     eventually(&line, SOON, || async {
@@ -69,12 +97,14 @@ async fn a_standby_goes_on_when_the_publisher_is_killed_and_when_it_is_frozen() 
     let beside = Http::new(format!("http://127.0.0.1:{port}"));
     reaches(&us, &eu, "standby/mail/0").await;
     let mut second = second(&regions, port);
+    follow_both(&regions, port);
     says(&beside, "standing by").await;
     let resynced = resyncs(&eu).await;
 
     regions.control("kill", "us-east/replicator").expect("killed");
     reaches(&us, &eu, "standby/mail/1").await;
     says(&beside, "publishing").await;
+    is_current(&us, "eu-west").await;
 
     // Who was killed finds the other at work.
     regions.control("start", "us-east/replicator").expect("started");
