@@ -28,7 +28,7 @@ pub fn registration(n: usize, capabilities: usize) -> Registration {
     let raw = Declaration {
         id: format!("bench/agent-{agent}/{:08x}", n.wrapping_mul(2_654_435_761) & 0xffff_ffff),
         endpoints: vec![RawEndpoint {
-            url: format!("http://10.0.0.1:{}/", 1024 + n % 60_000),
+            url: format!("http://127.0.0.1:{}/", 1024 + n % 60_000),
             protocol: None,
         }],
         ..Declaration::default()

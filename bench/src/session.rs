@@ -154,7 +154,7 @@ impl Answers {
 pub fn small(id: String, lease_seconds: u64) -> RegisterRequest {
     RegisterRequest {
         id,
-        endpoints: vec![Endpoint { url: "http://10.0.0.1:8080/".into(), protocol: None }],
+        endpoints: vec![Endpoint { url: "http://127.0.0.1:9/".into(), protocol: None }],
         capabilities: vec![Capability { name: "bench:small:v1".into(), ..Capability::default() }],
         zone: Some("a".into()),
         lease_seconds: Some(lease_seconds),

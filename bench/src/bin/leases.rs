@@ -68,7 +68,7 @@ fn leases() -> (Deadlines, Vec<InstanceId>) {
             id: format!("bench/agent-{}/{n}", n % 1_000),
             zone: Some(["a", "b", "c"][n % 3].to_owned()),
             endpoints: vec![rollcall_model::declaration::RawEndpoint {
-                url: "http://10.0.0.1:1/".into(),
+                url: "http://127.0.0.1:1/".into(),
                 protocol: None,
             }],
             ..Declaration::default()
