@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rollcall_model::{Epoch, InstanceId, Owned, Registration, Revision, State};
 use rollcall_proto::store;
 
+use crate::game_day::record::Sight;
 use crate::tap::{Event, What};
 
 /// Count and digest by ordinal and revision.
@@ -59,10 +60,18 @@ impl Digests {
         self.at.values().next_back().map(|(count, digest)| (*count, digest.as_str()))
     }
 
-    /// Whether this is what stood at the end.
+    /// Whether a holder has what stood at the end, or knows of what came after it: a store goes on when its history has
+    /// been read.
     #[must_use]
-    pub fn is_head(&self, count: u64, digest: &str) -> bool {
-        self.head() == Some((count, digest))
+    pub fn is_reached(&self, sight: &Sight) -> bool {
+        self.head() == Some((sight.count, sight.digest.as_str())) || self.is_beyond(sight)
+    }
+
+    /// Whether a holder knows of what came after the end, of which nothing can be said here.
+    #[must_use]
+    pub fn is_beyond(&self, sight: &Sight) -> bool {
+        let end = self.at.keys().next_back();
+        sight.position.zip(end).is_some_and(|(position, end)| position > *end)
     }
 }
 
@@ -151,5 +160,22 @@ mod tests {
         assert_eq!(at(3), at(2), "nothing happened at revision 3");
         assert_eq!(at(4), Some(stood(4, owned)));
         assert_eq!(at(5), Some((0, StateDigest::EMPTY.to_string())));
+        let sight = |revision, count, digest: &str| Sight {
+            holder: "cell-a".to_owned(),
+            cell: true,
+            zone: "a".to_owned(),
+            region: "p".to_owned(),
+            asked: Duration::ZERO,
+            at: Duration::ZERO,
+            position: Some((1, revision)),
+            count,
+            digest: digest.to_owned(),
+            age_ms: 0,
+            resync: String::new(),
+        };
+        let empty = StateDigest::EMPTY.to_string();
+        assert!(digests.is_reached(&sight(4, 0, &empty)), "it holds what stood at the end");
+        assert!(!digests.is_reached(&sight(5, 1, "x")) && !digests.is_beyond(&sight(5, 1, "x")));
+        assert!(digests.is_reached(&sight(6, 1, "x")), "of what came after the end nothing can be said");
     }
 }

@@ -1,6 +1,6 @@
 //! One monotonic clock for everything that a run writes down, so that its records can be compared.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The run's clock; copies agree.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,15 @@ impl Timeline {
         Self(Instant::now())
     }
 
-    /// A clock that shows this now: for another process of the same run, which is told the time.
+    /// A clock that showed `then` at `told`: for another process of the same run, which is told the time.
     ///
-    /// It is late by as long as the telling took, so that what it stamps seems to be earlier than it was, never later.
+    /// How long the telling took is known from the machine's own clock: on a loaded machine a process takes seconds to
+    /// begin, and a clock that is late by them calls what came after a heal a thing of the cut.
     #[must_use]
-    pub fn at(now: Duration) -> Self {
+    pub fn at(then: Duration, told: SystemTime) -> Self {
         let here = Instant::now();
-        Self(here.checked_sub(now).unwrap_or(here))
+        let since = SystemTime::now().duration_since(told).unwrap_or_default();
+        Self(here.checked_sub(then + since).unwrap_or(here))
     }
 
     /// Time since the beginning.

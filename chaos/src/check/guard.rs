@@ -22,7 +22,8 @@ pub fn bound(origin: &Origin, rules: &Rules) -> Verdict {
             cohort.iter().filter_map(|standing| Some((expired(standing)?.0, standing.lease))).collect();
         removals.sort_unstable();
         for (at, window) in &removals {
-            let from = at.saturating_sub(*window);
+            // The first of them may have been seen late, and the window began so much earlier then.
+            let from = at.saturating_sub(window.saturating_sub(rules.tap_delay));
             let gone = removals.iter().filter(|(other, _)| *other > from && other <= at).count();
             let registered = cohort.iter().filter(|standing| stood(standing, from)).count();
             let limit = rules.floor.max(share(registered, rules.fraction));

@@ -10,10 +10,13 @@ use rollcall_tests::process::Process;
 
 use super::layout::{Kind, Layout, PREFIX, Program};
 
-/// How long a program may take until it can be used.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long a program may take until it can be used, on a machine that has much else to do.
+const READY_WITHIN: Duration = Duration::from_secs(180);
 /// Between two looks.
 const PACE: Duration = Duration::from_millis(50);
+/// Between two looks at a process that is told to stop, and how many: it stops once it is given its turn.
+const STOPPED_PACE: Duration = Duration::from_millis(2);
+const STOPPED_LOOKS: u32 = 5_000;
 
 /// The running programs; dropping them ends them.
 #[derive(Debug)]
@@ -123,11 +126,11 @@ impl Programs {
 /// State T of `/proc/<pid>/stat`, behind the name in brackets. A stop takes a moment.
 fn is_stopped(pid: Option<u32>) -> bool {
     let Some(pid) = pid else { return false };
-    (0..50).any(|_| {
+    (0..STOPPED_LOOKS).any(|_| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let stopped = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
         if !stopped {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(STOPPED_PACE);
         }
         stopped
     })

@@ -46,6 +46,11 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
         if tick.is_some_and(|tick| tick.calls_failed > 0) {
             return Some(format!("calls of zone {} fail", zone.name));
         }
+        let answered = |tick: &&Tick| tick.zone == zone.name && tick.calls > tick.calls_failed;
+        let recent = record.ticks.iter().rev().take_while(|tick| tick.at > since);
+        if zone.callers > 0 && !recent.into_iter().any(|tick| answered(&tick)) {
+            return Some(format!("no call of zone {} was answered yet", zone.name));
+        }
     }
     for region in scenario.regions() {
         let guard = record.guards.iter().rfind(|guard| guard.region == region && guard.at > since);

@@ -60,6 +60,8 @@ pub struct Failed {
     pub sent: Duration,
     /// When it had failed.
     pub at: Duration,
+    /// Whether somebody answered, who was another or in trouble.
+    pub answered: bool,
     /// How.
     pub why: String,
 }
@@ -90,7 +92,9 @@ pub struct Sight {
     pub zone: String,
     /// Of which region.
     pub region: String,
-    /// When.
+    /// When it was asked.
+    pub asked: Duration,
+    /// When the answer was there: what it says was so at some moment between the two.
     pub at: Duration,
     /// The incarnation's ordinal and the revision; none while nothing is loaded.
     pub position: Option<(u16, u64)>,
@@ -140,9 +144,9 @@ pub struct Fault {
     pub zones: Vec<String>,
     /// The programs that it ends or freezes, or none.
     pub programs: Vec<String>,
-    /// Since when.
+    /// When it was done: from then on it works.
     pub at: Duration,
-    /// Until when; none when it was never taken back.
+    /// When taking it back began: until then it works. None when it was never taken back.
     pub until: Option<Duration>,
     /// Whether it was seen to work: packets were dropped, a process was gone.
     pub landed: bool,
@@ -192,11 +196,29 @@ pub struct Record {
     pub ended: Duration,
     /// What went from one region to another; nothing where there is one region.
     pub crossings: Option<Crossings>,
+    /// How late the run itself was woken at worst: by so much it may have seen things later than they were.
+    pub late: Duration,
     /// What went wrong with the run itself.
     pub mishaps: Vec<String>,
 }
 
+impl Fault {
+    /// Whether it keeps these two zones from each other; zones that are cut off together stay joined.
+    #[must_use]
+    pub fn parts(&self, zone: &str, other: &str) -> bool {
+        let cut = |name: &str| self.zones.iter().any(|zone| zone == name);
+        cut(zone) != cut(other)
+    }
+}
+
 impl Record {
+    /// Whether a cut kept these two zones from each other at any moment from `from` to `until`.
+    #[must_use]
+    pub fn were_apart(&self, zone: &str, other: &str, from: Duration, until: Duration) -> bool {
+        let within = |fault: &&Fault| fault.at <= until && fault.until.unwrap_or(self.ended) >= from;
+        self.faults.iter().filter(within).any(|fault| fault.parts(zone, other))
+    }
+
     /// When the first fault began; the end where there was none.
     #[must_use]
     pub fn first_fault(&self) -> Duration {

@@ -236,6 +236,11 @@ impl Report {
             }
         }
         let _ = writeln!(text, "\n{}", self.verdict);
+        // Often nobody sees more of a run than its last lines.
+        for promise in self.promises.iter().filter(|promise| promise.verdict != word(true)) {
+            let _ =
+                writeln!(text, "  BROKEN  {}: {}", promise.id, promise.detail.replace('\n', "\n          "));
+        }
         text
     }
 
@@ -308,11 +313,27 @@ fn seconds(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
+    fn run() -> Run {
+        Run { seed: 1, commit: "x".to_owned(), started_at: "2026-01-01T00:00:00Z".to_owned() }
+    }
+
+    #[test]
+    fn the_text_ends_with_what_was_broken_and_why() {
+        let scenario = crate::game_day::read("zone-partition").unwrap();
+        let record = Record { mishaps: vec!["two members disagree on x".to_owned()], ..Record::default() };
+        let text = Report::of(&scenario, &run(), &record).text(&scenario, &record);
+        let end = text.lines().rev().take(2).collect::<Vec<_>>();
+        assert_eq!(end[0].trim(), "two members disagree on x");
+        assert!(end[1].trim().starts_with("BROKEN  run: "), "{}", end[1]);
+        let (_, broken) = text.split_once("\nbroken\n").unwrap();
+        assert!(broken.contains("SCN-01 everybody resolves: 0 questions"), "with what was seen: {broken}");
+        assert!(!broken.contains("  held  "), "and nothing else: {broken}");
+    }
+
     /// `report.json` as people's tools know it.
     #[test]
     fn the_report_has_exactly_the_members_of_the_contract() {
         let scenario = crate::game_day::read("zone-partition").unwrap();
-        let run = Run { seed: 1, commit: "x".to_owned(), started_at: "2026-01-01T00:00:00Z".to_owned() };
         let fault = crate::game_day::record::Fault {
             what: String::new(),
             zones: Vec::new(),
@@ -322,7 +343,7 @@ mod tests {
             landed: true,
         };
         let record = Record { faults: vec![fault], ..Record::default() };
-        let json = serde_json::to_value(Report::of(&scenario, &run, &record)).unwrap();
+        let json = serde_json::to_value(Report::of(&scenario, &run(), &record)).unwrap();
         let members = |value: &serde_json::Value| {
             let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
             names.sort();

@@ -30,11 +30,13 @@ const PACE: Duration = Duration::from_millis(100);
 /// Between two lines about how it is going.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How long a store may take to say where its history ends.
-const MARKED_WITHIN: Duration = Duration::from_secs(60);
+const MARKED_WITHIN: Duration = Duration::from_secs(180);
 /// How long views may take to be loaded, and calls to be answered, before the first step.
-const STANDS_WITHIN: Duration = Duration::from_secs(90);
-/// How long after the last fault every view is its origin's head (I32).
-const CONVERGED_WITHIN: Duration = Duration::from_secs(30);
+const STANDS_WITHIN: Duration = Duration::from_secs(240);
+/// How long after the traffic every view may take to be its origin's head (I32), on a machine that has much else to do.
+const CONVERGED_WITHIN: Duration = Duration::from_secs(120);
+/// Between two looks at how late the run itself is.
+const PULSE: Duration = Duration::from_millis(50);
 
 /// The players of a run.
 struct Game<'a> {
@@ -97,7 +99,8 @@ pub async fn play(
         region: program.region.clone(),
         url: program.url.clone(),
     });
-    let watching = watching::start(watched.collect(), &record, timeline);
+    let mut watching = watching::start(watched.collect(), &record, timeline);
+    watching.spawn(pulse(Arc::clone(&record)));
     let zones = Zones::start(scenario, &layout, seed, folder, &record, timeline).await?;
     say(&format!("{} agents are registered", scenario.instances()));
     let mut game = Game {
@@ -137,7 +140,13 @@ pub async fn play(
     let mut record = std::mem::take(&mut *game.record.lock().unwrap());
     record.ended = ended;
     record.crossings = (scenario.regions().len() > 1).then_some(crossings);
-    let rules = Rules { fraction: scenario.guard.fraction, floor: scenario.guard.floor, ..Rules::default() };
+    let usual = Rules::default();
+    let rules = Rules {
+        fraction: scenario.guard.fraction,
+        floor: scenario.guard.floor,
+        tap_delay: usual.tap_delay + record.late,
+        ..usual
+    };
     for (region, origin, digests, looks, disagreements, topics) in told {
         let mut verdicts = promises::always(scenario, &record, &region, &origin, &digests, &looks, &rules);
         if let Some(topics) = topics {
@@ -179,10 +188,7 @@ impl Game<'_> {
                 let record = self.record.lock().unwrap();
                 let mut last: BTreeMap<&str, bool> = BTreeMap::new();
                 for sight in record.sights.iter().filter(|sight| sight.cell && sight.region == region) {
-                    last.insert(
-                        &sight.holder,
-                        sight.at > began && digests.is_head(sight.count, &sight.digest),
-                    );
+                    last.insert(&sight.holder, sight.at > began && digests.is_reached(sight));
                 }
                 last.len() == cells && last.values().all(|held| *held)
             };
@@ -251,8 +257,9 @@ impl Game<'_> {
             }
             Act::Heal => {
                 self.land()?;
+                let now = self.timeline.now();
                 let dropped = self.network.heal()?;
-                self.ends(|fault| !fault.zones.is_empty());
+                self.ends(now, |fault| !fault.zones.is_empty());
                 self.note(format!("healed; {dropped} packets had been dropped"), say);
             }
             Act::Kill { programs } => {
@@ -264,14 +271,16 @@ impl Game<'_> {
                 self.begins(format!("{} is frozen", programs.join(", ")), &[], programs, frozen, say);
             }
             Act::Start { programs } => {
+                let now = self.timeline.now();
                 let runs = self.programs.start_again(programs);
-                self.ends(|fault| fault.programs.iter().any(|name| programs.contains(name)));
+                self.ends(now, |fault| fault.programs.iter().any(|name| programs.contains(name)));
                 let words = if runs { "is started again" } else { "does not start again" };
                 self.note(format!("{} {words}", programs.join(", ")), say);
             }
             Act::Thaw { programs } => {
+                let now = self.timeline.now();
                 self.programs.thaw(programs);
-                self.ends(|fault| fault.programs.iter().any(|name| programs.contains(name)));
+                self.ends(now, |fault| fault.programs.iter().any(|name| programs.contains(name)));
                 self.note(format!("{} goes on", programs.join(", ")), say);
             }
             Act::RemoveTopics { region } => {
@@ -282,7 +291,7 @@ impl Game<'_> {
                 }
                 self.begins(format!("the topics of {region} are removed"), &[], &[], true, say);
                 // Nothing takes it back: what follows is the replicators' affair.
-                self.ends(|fault| fault.zones.is_empty() && fault.programs.is_empty());
+                self.ends(self.timeline.now(), |fault| fault.zones.is_empty() && fault.programs.is_empty());
             }
             Act::Slow { region, delay_ms, bytes_per_second } => {
                 self.quicken(region);
@@ -318,8 +327,8 @@ impl Game<'_> {
         self.note(what, say);
     }
 
-    fn ends(&mut self, of: impl Fn(&Fault) -> bool) {
-        let now = self.timeline.now();
+    /// Taking these faults back begins now.
+    fn ends(&mut self, now: Duration, of: impl Fn(&Fault) -> bool) {
         let mut record = self.record.lock().unwrap();
         self.open.retain(|place| {
             let fault = &mut record.faults[*place];
@@ -369,5 +378,16 @@ impl Game<'_> {
 
     fn stamped(&self, what: &str) -> String {
         format!("{:6.1} s  {what}", self.timeline.now().as_secs_f64())
+    }
+}
+
+/// Notes how late the run was woken at worst: what it saw may have happened so much earlier.
+async fn pulse(record: Arc<Mutex<Record>>) {
+    loop {
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(PULSE).await;
+        let late = began.elapsed().saturating_sub(PULSE);
+        let mut record = record.lock().unwrap();
+        record.late = record.late.max(late);
     }
 }

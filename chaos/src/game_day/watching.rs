@@ -41,12 +41,16 @@ pub fn start(cells: Vec<Watched>, record: &Arc<Mutex<Record>>, timeline: Timelin
         tasks.spawn(async move {
             let http = Http::patient(cell.url.clone(), PATIENCE);
             loop {
+                let asked = timeline.now();
                 let guard = async {
                     if cell.is_cell { http.get("/v1/guard").await } else { Err("it has none".to_owned()) }
                 };
-                let (regions, guard) = tokio::join!(http.get("/v1/regions"), guard);
+                // Each with its own moment: who cannot reach the keeper is long about the guard.
+                let (regions, guard) =
+                    tokio::join!(async { (http.get("/v1/regions").await, timeline.now()) }, guard);
                 let at = timeline.now();
-                let sights = regions.map(|answer| sights(&cell, &answer, at)).unwrap_or_default();
+                let (answer, answered) = regions;
+                let sights = answer.map(|answer| sights(&cell, &answer, asked, answered)).unwrap_or_default();
                 let guard = match guard {
                     Ok(answer) => Some(guard_sight(&cell, &answer, is_alerted(&http).await, at)),
                     // Only the keeper's answer counts, and who cannot reach it says so.
@@ -70,7 +74,7 @@ async fn is_alerted(http: &Http) -> bool {
     text.lines().any(|line| line.starts_with(METRIC) && !line.ends_with(" 0"))
 }
 
-fn sights(cell: &Watched, answer: &Value, at: Duration) -> Vec<Sight> {
+fn sights(cell: &Watched, answer: &Value, asked: Duration, at: Duration) -> Vec<Sight> {
     let regions = answer["regions"].as_array().into_iter().flatten();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let sight = |region: &Value| {
@@ -82,6 +86,7 @@ fn sights(cell: &Watched, answer: &Value, at: Duration) -> Vec<Sight> {
             cell: cell.is_cell,
             zone: cell.zone.clone(),
             region: text(&region["region"]),
+            asked,
             at,
             position: ordinal.zip(revision),
             count: region["count"].as_u64().unwrap_or(0),

@@ -1,7 +1,7 @@
 //! What the runner and the process of a zone say to each other: one JSON object a line.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,10 @@ use crate::history::Op;
 /// What a zone's process is told first; after it, [`Told`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Orders {
-    /// The run's time now.
+    /// The run's time when this was told.
     pub now: Duration,
+    /// The machine's time then.
+    pub told: SystemTime,
     /// The zone.
     pub zone: String,
     /// Its region.

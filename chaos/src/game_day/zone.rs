@@ -59,7 +59,7 @@ pub async fn run() -> Result<(), String> {
     let mut input = listen();
     let orders = input.recv().await.ok_or("no orders")?;
     let orders: Orders = serde_json::from_str(&orders).map_err(|error| format!("orders: {error}"))?;
-    let timeline = Timeline::at(orders.now);
+    let timeline = Timeline::at(orders.now, orders.told);
     let (sender, lines) = mpsc::sync_channel(LINES);
     let voice = Voice(sender);
     std::thread::spawn(move || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -18,9 +18,9 @@ use super::zone;
 use crate::timeline::Timeline;
 
 /// How long a zone may take to have all its agents registered: thousands come in at what a cell admits.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-/// How long calls in flight may take to end.
-const FINISHED_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(240);
+/// How long calls in flight may take to end, on a machine that has much else to do.
+const FINISHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// How far a zone's process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +116,7 @@ fn orders(
     let others = scenario.regions().into_iter().filter(|region| *region != zone.region);
     Orders {
         now: timeline.now(),
+        told: SystemTime::now(),
         zone: zone.name.clone(),
         region: zone.region.clone(),
         failover: others.map(str::to_owned).collect(),

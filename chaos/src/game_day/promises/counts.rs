@@ -114,8 +114,8 @@ pub(super) fn guard_holds(record: &Record, within_s: u64) -> Found {
         .judge(took.as_secs() <= within_s, || format!("it held {:.1} s after the fault", took.as_secs_f64()));
     let alerted = record.guards.iter().any(|guard| !guard.holding.is_empty() && guard.alerted);
     verdict.judge(alerted, || "its metric never said so".to_owned());
-    let calm = record.guards.iter().next_back().is_some_and(|guard| guard.holding.is_empty());
-    verdict.judge(calm, || "it still holds at the end".to_owned());
+    let calm = record.guards.iter().any(|guard| guard.at > record.last_fault() && guard.holding.is_empty());
+    verdict.judge(calm, || "it was never calm again".to_owned());
     let words = format!(
         "it held {} from {:.1} s after the fault on, for {:.1} s, and its metric said so: {alerted}",
         cohorts.join(", "),

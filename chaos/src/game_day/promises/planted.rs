@@ -21,6 +21,7 @@ fn sight(holder: &str, at: u64, count: u64, age: u64) -> Sight {
         cell: true,
         zone: "c".to_owned(),
         region: "us".to_owned(),
+        asked: s(at),
         at: s(at),
         position: Some((1, 9)),
         count,
@@ -55,6 +56,7 @@ fn failed(caller: &str, at: u64) -> Failed {
         target_zone: "c".to_owned(),
         sent: s(at),
         at: s(at + 1),
+        answered: false,
         why: "no answer".to_owned(),
     }
 }
@@ -144,7 +146,8 @@ fn each_planted_violation_breaks_its_own_demand() {
     assert_eq!(broken(again), [1]);
     assert_eq!(broken(|record| record.guards.retain(|guard| guard.holding.is_empty())), [2]);
     assert_eq!(broken(|record| record.guards.iter_mut().for_each(|guard| guard.alerted = false)), [2]);
-    assert_eq!(broken(|record| record.guards.push(guard(100, true))), [2]);
+    let holds_on = |record: &mut Record| record.guards.retain(|guard| guard.at <= s(80));
+    assert_eq!(broken(holds_on), [2]);
     assert_eq!(broken(|record| record.ops.retain(|op| op.invoked < s(40) || op.invoked > s(50))), [3]);
     assert_eq!(broken(|record| record.ops.push(write("c", 50, Outcome::Done))), [4]);
     let empty = || Empty {
@@ -159,6 +162,8 @@ fn each_planted_violation_breaks_its_own_demand() {
     assert_eq!(broken(|record| record.sights[50].age_ms = 0), [6]);
     assert_eq!(broken(|record| record.failed.push(failed("caller-a1", 26))), [7]);
     assert_eq!(broken(|record| record.failed.push(failed("caller-a2", 40))), [7]);
+    let wrong = Failed { target_zone: "b".to_owned(), answered: true, ..failed("caller-a1", 26) };
+    assert_eq!(broken(|record| record.failed.push(wrong)), [7]);
     assert_eq!(broken(|record| record.sights[90].resync = "1".to_owned()), [8]);
     assert_eq!(broken(|record| record.recovered = None), [9]);
     let refused = Outcome::Refused { status: 503, retry_after: None };
@@ -193,4 +198,59 @@ fn a_fault_that_was_not_seen_to_work_breaks_the_run() {
     let mut record = sound();
     record.faults[0].landed = false;
     assert_eq!(counts::landed(&record).broken.len(), 1);
+}
+
+/// Each zone called once in each phase, and all were answered but those of the zone that was cut off.
+fn quiet() -> Record {
+    let mut record = sound();
+    record.ticks.clear();
+    for (zone, at) in ["a", "b", "c"].iter().flat_map(|zone| [1, 50, 99].map(|at| (*zone, at))) {
+        let calls_failed = u64::from(zone == "c" && at == 50);
+        record.ticks.push(Tick {
+            zone: zone.to_owned(),
+            at: s(at),
+            resolves: 1,
+            calls: 1,
+            calls_failed,
+            ..Tick::default()
+        });
+    }
+    record
+}
+
+#[test]
+fn only_silence_is_too_little_traffic() {
+    assert_eq!(
+        traffic::busy(&scenario(), &quiet()).broken,
+        Vec::<String>::new(),
+        "however slow the machine is"
+    );
+    for place in 0..9 {
+        let mut silent = quiet();
+        silent.ticks[place].calls = 0;
+        silent.ticks[place].calls_failed = 0;
+        assert_eq!(traffic::busy(&scenario(), &silent).broken.len(), 1, "{:?}", silent.ticks[place]);
+    }
+    for place in [0, 1, 2, 3, 4, 5, 6, 8] {
+        let mut unanswered = quiet();
+        unanswered.ticks[place].calls_failed = 1;
+        assert_eq!(traffic::busy(&scenario(), &unanswered).broken.len(), 1, "{:?}", unanswered.ticks[place]);
+    }
+}
+
+#[test]
+fn a_slow_machine_breaks_no_promise_of_the_registry() {
+    let reached = Failed { target_zone: "b".to_owned(), ..failed("caller-a1", 26) };
+    assert_eq!(broken(|record| record.failed.extend(vec![reached; 9])), Vec::<usize>::new());
+    let late = |record: &mut Record| {
+        // The answer to a question of 75 s came after the heal, and holds what came with it.
+        record.sights[78] =
+            Sight { asked: s(75), at: s(82), count: 9, age_ms: 0, ..sight("cell-c", 82, 9, 0) };
+    };
+    assert_eq!(broken(late), Vec::<usize>::new());
+    let on_its_way = |record: &mut Record| {
+        record.sights[21..].iter_mut().for_each(|sight| (sight.position, sight.count) = (Some((1, 10)), 8));
+        record.sights[21..].iter_mut().for_each(|sight| sight.digest = "8".to_owned());
+    };
+    assert_eq!(broken(on_its_way), Vec::<usize>::new(), "a delta of before the cut is applied at 22 s");
 }

@@ -22,7 +22,15 @@ use crate::timeline::Timeline;
 /// How long an agent may take to answer: it does nothing else, but the machine may.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const NO_ANSWER: &str = "no answer";
+/// Why a call failed.
+enum Why {
+    /// In time nobody said anything.
+    NoAnswer,
+    /// The way there is closed, or closed while it was asked.
+    NoWay(String),
+    /// Somebody answered who is another, or in trouble.
+    Wrong(String),
+}
 
 /// What the callers of a zone did in this second.
 #[derive(Debug, Default)]
@@ -150,15 +158,21 @@ impl Caller {
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         let called = match &outcome {
             Ok(()) => Called::Succeeded,
-            Err(why) if why == NO_ANSWER => Called::TimedOut,
-            Err(_) => Called::Failed,
+            Err(Why::NoAnswer) => Called::TimedOut,
+            Err(Why::NoWay(_) | Why::Wrong(_)) => Called::Failed,
         };
         self.registry.report(&candidate.region, &candidate.registration, called);
         if let Err(why) = outcome {
             let at = self.hands.timeline.now();
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             let (caller, zone) = (self.hands.name.clone(), self.hands.zone.clone());
-            self.hands.voice.say(Said::Failed(Failed { caller, zone, target, target_zone, sent, at, why }));
+            let (why, answered) = match why {
+                Why::NoAnswer => ("no answer".to_owned(), false),
+                Why::NoWay(why) => (why, false),
+                Why::Wrong(why) => (why, true),
+            };
+            let failed = Failed { caller, zone, target, target_zone, sent, at, answered, why };
+            self.hands.voice.say(Said::Failed(failed));
         }
     }
 }
@@ -176,9 +190,9 @@ fn choose<'a>(candidates: &'a [Candidate], chance: &mut StdRng) -> Option<&'a Ca
 /// Says once a second what a caller resolves from.
 async fn watch(registry: Registry, hands: Hands) {
     while !hands.stopped.load(Ordering::Relaxed) {
+        let asked = hands.timeline.now();
         let ages: BTreeMap<_, _> =
             registry.regions().into_iter().map(|status| (status.region, status.age)).collect();
-        let at = hands.timeline.now();
         for view in registry.snapshot().views() {
             let position = view.position().map(|p| (p.incarnation.ordinal(), p.revision.0));
             let age = ages.get(view.region()).copied().flatten().unwrap_or_default();
@@ -187,7 +201,8 @@ async fn watch(registry: Registry, hands: Hands) {
                 cell: false,
                 zone: hands.zone.clone(),
                 region: view.region().to_string(),
-                at,
+                asked,
+                at: hands.timeline.now(),
                 position,
                 count: view.state().map_or(0, rollcall_model::State::count),
                 digest: view.state().map(|state| state.digest().to_string()).unwrap_or_default(),
@@ -199,20 +214,20 @@ async fn watch(registry: Registry, hands: Hands) {
     }
 }
 
-async fn ask(http: &reqwest::Client, url: &str, target: &str) -> Result<(), String> {
+async fn ask(http: &reqwest::Client, url: &str, target: &str) -> Result<(), Why> {
     let answer = http.get(url).send().await.map_err(|error| short(&error))?;
     let status = answer.status();
     let body = answer.text().await.map_err(|error| short(&error))?;
     match status.is_success() && body == target {
         true => Ok(()),
-        false => Err(format!("{status} by {body}")),
+        false => Err(Why::Wrong(format!("{status} by {body}"))),
     }
 }
 
-fn short(error: &reqwest::Error) -> String {
+fn short(error: &reqwest::Error) -> Why {
     match error {
-        error if error.is_timeout() => NO_ANSWER.to_owned(),
-        error if error.is_connect() => "no connection".to_owned(),
-        error => error.to_string(),
+        error if error.is_timeout() => Why::NoAnswer,
+        error if error.is_connect() => Why::NoWay("no connection".to_owned()),
+        error => Why::NoWay(error.to_string()),
     }
 }

@@ -17,8 +17,9 @@ use crate::game_day::words::{Orders, Said};
 use crate::history::{Act, History, Outcome};
 use crate::timeline::Timeline;
 
-/// How long a writer waits for an answer before it asks another process of the cell.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a writer waits for an answer before it asks another process of the cell: longer than a loaded machine
+/// stalls, and short enough to end a few times in a cut.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Numbers of clients from one zone's to the next one's: a history holds those of all zones.
 const CLIENTS: u64 = 1_000;
 
