@@ -151,17 +151,37 @@ pub struct StoreConfig {
     /// Seconds between two comparisons of the own state with the store's, a fifth more or less; 600. 0 is never.
     #[serde(default = "audit_seconds")]
     pub audit_seconds: u32,
+    /// Seconds of the store's history that the keeper keeps; 600, from 10 to 86,400.
+    #[serde(default = "history_seconds")]
+    pub history_seconds: u32,
 }
 
 const fn audit_seconds() -> u32 {
     600
 }
 
+const fn history_seconds() -> u32 {
+    600
+}
+
 impl StoreConfig {
+    /// The shortest and the longest history: a follower must be able to start anew within it, and a day of a region's
+    /// churn is about what etcd holds.
+    const HISTORY: std::ops::RangeInclusive<u32> = 10..=86_400;
+
     /// A store with nothing said but which one it is.
     #[must_use]
     pub const fn of(kind: StoreKind) -> Self {
-        Self { kind, endpoints: Vec::new(), audit_seconds: audit_seconds() }
+        Self {
+            kind,
+            endpoints: Vec::new(),
+            audit_seconds: audit_seconds(),
+            history_seconds: history_seconds(),
+        }
+    }
+
+    pub(crate) fn history(&self) -> Duration {
+        Duration::from_secs(u64::from(self.history_seconds))
     }
 
     pub(crate) fn audit_every(&self) -> Option<Duration> {
@@ -260,6 +280,10 @@ impl CellConfig {
                     format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"),
                 ));
             }
+        }
+        if !StoreConfig::HISTORY.contains(&self.store.history_seconds) {
+            let (least, most) = (StoreConfig::HISTORY.start(), StoreConfig::HISTORY.end());
+            return Err(bad("store.history_seconds", format!("it is from {least} to {most} seconds")));
         }
         if !(0.0..=1.0).contains(&self.guard.fraction) {
             return Err(bad("guard.fraction", "it is a share from 0 to 1, as in 0.15".into()));

@@ -34,10 +34,9 @@ use crate::store::{self, Committed, Compare, Group, Op, Store, StoreError, Tenur
 const BEAT: Duration = Duration::from_secs(1);
 /// Removals in one group: each takes two keys, and both count as operations.
 const REMOVALS: usize = limits::OPERATIONS_CHEAP / 2;
-/// How much of the store's history is kept: a follower that was away for less goes on by deltas.
-const HISTORY_KEPT: Duration = Duration::from_secs(600);
-/// How often the older history is let go.
-const COMPACT_EVERY: Duration = Duration::from_secs(60);
+/// The older history is let go so often in the time that is kept: each is little work, and little more than that is
+/// kept.
+const COMPACTIONS: u32 = 10;
 
 /// Longest wait before standing for office again: every renewal waits for it once the store is back, and a question a
 /// second is nothing to etcd.
@@ -68,6 +67,8 @@ pub struct Keeper<S> {
     pub founding: CurrentFounding,
     /// Time.
     pub clock: Clock,
+    /// How much of the store's history is kept: a follower that was away for less goes on by deltas.
+    pub history: Duration,
 }
 
 impl<S: Store> Keeper<S> {
@@ -108,7 +109,7 @@ impl<S: Store> Keeper<S> {
         }
         let mut tick = tokio::time::interval(BEAT);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut upkeep = Upkeep::new(self.clock.now());
+        let mut upkeep = Upkeep::new(self.clock.now(), self.history);
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
@@ -298,24 +299,25 @@ fn report(turn: &Turn) {
 
 /// Remembers what the head was a while ago, so that history is let go by age.
 struct Upkeep {
+    kept: Duration,
     marks: VecDeque<(Instant, Revision)>,
     marked: Instant,
 }
 
 impl Upkeep {
-    const fn new(now: Instant) -> Self {
-        Self { marks: VecDeque::new(), marked: now }
+    const fn new(now: Instant, kept: Duration) -> Self {
+        Self { kept, marks: VecDeque::new(), marked: now }
     }
 
     /// The revision before which history may go, once a while.
     fn due(&mut self, now: Instant, head: Revision) -> Option<Revision> {
-        if now.since(self.marked) < COMPACT_EVERY {
+        if now.since(self.marked) < self.kept / COMPACTIONS {
             return None;
         }
         self.marked = now;
         self.marks.push_back((now, head));
         let mut before = None;
-        while self.marks.front().is_some_and(|(at, _)| now.since(*at) >= HISTORY_KEPT) {
+        while self.marks.front().is_some_and(|(at, _)| now.since(*at) >= self.kept) {
             before = self.marks.pop_front().map(|(_, revision)| revision);
         }
         before
@@ -349,5 +351,28 @@ pub fn removal_write(id: &InstanceId, epoch: Epoch) -> Write {
         compare: vec![Compare::ModRevision(keys::registration(id), epoch.revision())],
         then: vec![Op::Remove(keys::registration(id)), Op::Remove(keys::owned(id))],
         otherwise_read: keys::registration(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i49_history_is_let_go_once_it_is_older_than_what_is_kept_and_none_that_is_younger() {
+        let at = |seconds| Instant(Duration::from_secs(seconds));
+        let mut upkeep = Upkeep::new(at(0), Duration::from_secs(20));
+        // A revision a second.
+        let due: Vec<_> =
+            (1..60).filter_map(|second| Some((second, upkeep.due(at(second), Revision(second))?))).collect();
+        assert_eq!(
+            due.first(),
+            Some(&(22, Revision(2))),
+            "the mark of the second second is as old as what is kept"
+        );
+        for (second, before) in &due {
+            assert!(second - before.0 >= 20 && second - before.0 < 23, "{before:?} is let go at {second}");
+        }
+        assert_eq!(due.len(), 19, "ten times in twenty seconds");
     }
 }

@@ -36,6 +36,17 @@ pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clo
         "Times the region's state was replaced by a snapshot since the process started.",
         per_view(|view, _| Some(count(view.resyncs()))),
     );
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        metrics.observable_gauge(
+            "rollcall.cell.runtime.tasks",
+            "{task}",
+            "Tasks of the process that have not ended; they go with the calls and watches that they serve.",
+            move |gauge| {
+                let tasks = u64::try_from(runtime.metrics().num_alive_tasks()).unwrap_or(u64::MAX);
+                gauge.observe(count(tasks), &[]);
+            },
+        );
+    }
     let handle = keeper.clone();
     metrics.observable_gauge(
         "rollcall.cell.lease.kept",

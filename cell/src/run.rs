@@ -149,6 +149,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         view: own_view.clone(),
         founding: founding.clone(),
         clock: clock.clone(),
+        history: config.store.history(),
     };
     tasks.spawn("keeper", task.run(cancel.clone()));
     if config.guard.probe {
