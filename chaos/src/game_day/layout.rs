@@ -178,9 +178,19 @@ impl Layout {
     /// Pairs of interfaces that these zones' cut goes through, in both directions.
     #[must_use]
     pub fn cut(&self, zones: &[String]) -> Vec<(String, String)> {
+        self.pairs(zones, |place| !zones.contains(&place.zone))
+    }
+
+    /// Pairs of interfaces between these zones and those, in both directions.
+    #[must_use]
+    pub fn between(&self, zones: &[String], others: &[String]) -> Vec<(String, String)> {
+        self.pairs(zones, |place| others.contains(&place.zone))
+    }
+
+    fn pairs(&self, zones: &[String], is_outside: impl Fn(&Place) -> bool) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for inside in self.places.iter().filter(|place| zones.contains(&place.zone)) {
-            for outside in self.places.iter().filter(|place| !zones.contains(&place.zone)) {
+            for outside in self.places.iter().filter(|place| is_outside(place)) {
                 pairs.push((inside.namespace.clone(), outside.namespace.clone()));
                 pairs.push((outside.namespace.clone(), inside.namespace.clone()));
             }
@@ -396,6 +406,9 @@ mod tests {
         let mut cut = layout.cut(&["c".to_owned()]);
         cut.sort();
         assert_eq!(cut, [pair("a", "c"), pair("b", "c"), pair("c", "a"), pair("c", "b")]);
+        let mut parted = layout.between(&["c".to_owned()], &["a".to_owned()]);
+        parted.sort();
+        assert_eq!(parted, [pair("a", "c"), pair("c", "a")]);
         let of = |kind| layout.of_kind(kind, "us-east").count();
         assert_eq!((of(Kind::Store), of(Kind::Cell)), (5, 3));
         let named: Vec<_> = scenario.zones.iter().flat_map(Zone::programs).collect();

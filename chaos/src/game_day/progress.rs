@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::record::{Record, Sight, Tick};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Zone};
 
 /// A state is current below this age; the product's own line.
 const CURRENT: Duration = Duration::from_secs(3);
@@ -37,7 +37,12 @@ pub fn line(record: &Record, scenario: &Scenario) -> String {
 /// What is not as before, looking at what was seen since then; none when everything is.
 #[must_use]
 pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<String> {
-    for zone in &scenario.zones {
+    let lives = |zone: &&Zone| record.death(&zone.name).is_none();
+    let all = |region: &str| -> u64 {
+        let of = scenario.zones.iter().filter(|zone| zone.region == region).filter(lives);
+        of.map(|zone| u64::from(zone.instances)).sum()
+    };
+    for zone in scenario.zones.iter().filter(lives) {
         let tick = last_tick(record, &zone.name).filter(|tick| tick.at > since);
         let settled = tick.map_or(0, |tick| tick.settled);
         if settled < u64::from(zone.instances) {
@@ -66,7 +71,7 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
             let current = sight.is_some_and(|sight| {
                 sight.at > since
                     && u128::from(sight.age_ms) < CURRENT.as_millis()
-                    && sight.count >= scenario.instances_of(region) as u64
+                    && sight.count >= all(region)
             });
             if !current {
                 return Some(format!(
@@ -76,13 +81,12 @@ pub fn amiss(record: &Record, scenario: &Scenario, since: Duration) -> Option<St
             }
         }
     }
-    for zone in &scenario.zones {
+    for zone in scenario.zones.iter().filter(lives) {
         for region in scenario.regions() {
             let of_zone = |sight: &&&Sight| {
                 sight.holder.starts_with("caller-") && sight.zone == zone.name && sight.region == region
             };
-            let all = scenario.instances_of(region) as u64;
-            let holds = |sight: &&&Sight| sight.at > since && sight.count >= all;
+            let holds = |sight: &&&Sight| sight.at > since && sight.count >= all(region);
             let holding = sights.iter().filter(of_zone).filter(holds).count();
             if holding < zone.callers as usize {
                 let (callers, name) = (zone.callers, &zone.name);

@@ -55,6 +55,11 @@ pub fn always(
     let of_region = |op: &&Op| zones.iter().any(|zone| op.id.starts_with(zone));
     let ops: Vec<Op> = record.ops.iter().filter(of_region).cloned().collect();
     let mut verdicts = check::all(origin, &ops, rules);
+    if !record.died.is_empty() {
+        // What is known to be dead is not what the bound is for.
+        verdicts.retain(|verdict| verdict.ids != "I07");
+        verdicts.push(check::bound(&counts::without_the_dead(record, origin), rules));
+    }
     verdicts.push(readers::true_states(origin, looks));
     let sights: Vec<&Sight> = record.sights.iter().filter(|sight| sight.region == region).collect();
     verdicts.push(copies::hashes(digests, &sights));
@@ -130,6 +135,7 @@ fn meaning(ids: &str) -> &'static str {
 fn demanded(scenario: &Scenario, record: &Record, id: &str, demand: &Demand) -> Judged {
     let (verdict, detail) = match demand {
         Demand::HealthyRemovals { least, most } => counts::healthy_removals(record, *least, *most),
+        Demand::TheDeadGo { zones, within_s } => counts::the_dead_go(record, zones, *within_s),
         Demand::Reregistrations { least, most } => counts::reregistrations(record, *least, *most),
         Demand::GuardHolds { within_s } => counts::guard_holds(record, *within_s),
         Demand::GuardStaysCalm => counts::guard_stays_calm(record),

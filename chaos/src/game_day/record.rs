@@ -168,6 +168,8 @@ pub struct Told {
 pub struct Record {
     /// Faults in order.
     pub faults: Vec<Fault>,
+    /// Zones whose agents were killed, and when.
+    pub died: Vec<(String, Duration)>,
     /// Epochs in order of their arrival here.
     pub granted: Vec<Granted>,
     /// Seconds of zones.
@@ -229,6 +231,12 @@ impl Record {
     #[must_use]
     pub fn last_fault(&self) -> Duration {
         self.faults.iter().map(|fault| fault.until.unwrap_or(self.ended)).max().unwrap_or(self.ended)
+    }
+
+    /// When the agents of a zone were killed, if they were.
+    #[must_use]
+    pub fn death(&self, zone: &str) -> Option<Duration> {
+        self.died.iter().find(|(died, _)| died == zone).map(|(_, at)| *at)
     }
 
     /// The agents of the fleet that living owners hold, by a writer's word never.

@@ -233,6 +233,8 @@ impl Game<'_> {
                 match (recovered, amiss) {
                     (None, None) => {
                         self.record.lock().unwrap().recovered = Some(now);
+                        // Nothing takes the death of agents back; it is over when nobody meets them any more.
+                        self.ends(|fault| fault.zones.is_empty() && fault.programs.is_empty());
                         self.note("everything is as before".to_owned(), say);
                     }
                     (None, Some(why))
@@ -254,6 +256,12 @@ impl Game<'_> {
             Act::Cut { zones } => {
                 self.network.cut(&self.layout.cut(zones))?;
                 self.begins(format!("zone {} is cut off", zones.join(", ")), zones, &[], false, say);
+            }
+            Act::Part { zones, from } => {
+                self.network.cut(&self.layout.between(zones, from))?;
+                let words =
+                    format!("zones {} and {} cannot reach each other", zones.join(", "), from.join(", "));
+                self.begins(words, &[zones.as_slice(), from].concat(), &[], false, say);
             }
             Act::Heal => {
                 self.land()?;
@@ -282,6 +290,18 @@ impl Game<'_> {
                 self.programs.thaw(programs);
                 self.ends(now, |fault| fault.programs.iter().any(|name| programs.contains(name)));
                 self.note(format!("{} goes on", programs.join(", ")), say);
+            }
+            Act::KillAgents { zones } => {
+                let at = self.timeline.now();
+                self.record.lock().unwrap().died.extend(zones.iter().map(|zone| (zone.clone(), at)));
+                let gone = self.zones.kill(zones).await;
+                self.begins(
+                    format!("all agents of zone {} are killed", zones.join(", ")),
+                    &[],
+                    &[],
+                    gone,
+                    say,
+                );
             }
             Act::RemoveTopics { region } => {
                 let broker = self.layout.broker_of(region).ok_or("there is no broker")?;

@@ -151,6 +151,13 @@ pub enum Act {
         /// The zones.
         zones: Vec<String>,
     },
+    /// Cuts these zones and those off from each other, both ways; others reach both.
+    Part {
+        /// These.
+        zones: Vec<String>,
+        /// Those.
+        from: Vec<String>,
+    },
     /// Joins all zones again.
     Heal,
     /// Cuts these zones off and heals, again and again, and leaves them healed.
@@ -198,6 +205,11 @@ pub enum Act {
         /// The programs.
         programs: Vec<String>,
     },
+    /// Ends the agents, callers and writers of these zones by SIGKILL; their addresses stay, so that their ports refuse.
+    KillAgents {
+        /// The zones.
+        zones: Vec<String>,
+    },
     /// Removes a region's topics from its broker.
     RemoveTopics {
         /// The region.
@@ -232,6 +244,13 @@ pub enum Demand {
         least: usize,
         /// At most.
         most: usize,
+    },
+    /// All agents of these zones, which were killed, are removed as expired.
+    TheDeadGo {
+        /// The zones.
+        zones: Vec<String>,
+        /// Seconds from their death to the last removal.
+        within_s: u64,
     },
     /// The guard begins to hold within so long after the first fault, says so in its metric, and is calm at the end.
     GuardHolds {
@@ -344,7 +363,8 @@ impl Scenario {
             }
             last = step.at_s;
             let known = match &step.act {
-                Act::Cut { zones } | Act::Flap { zones, .. } => self.know(zones),
+                Act::Cut { zones } | Act::Flap { zones, .. } | Act::KillAgents { zones } => self.know(zones),
+                Act::Part { zones, from } => self.know(zones).and_then(|()| self.know(from)),
                 Act::Kill { programs }
                 | Act::Start { programs }
                 | Act::Freeze { programs }
@@ -360,7 +380,8 @@ impl Scenario {
                 Demand::LastCopy { zones, region } | Demand::Ages { zones, region, .. } => {
                     self.know(zones).and_then(|()| self.know_region(region))
                 }
-                Demand::WritesGoOn { zones, .. }
+                Demand::TheDeadGo { zones, .. }
+                | Demand::WritesGoOn { zones, .. }
                 | Demand::WritesStop { zones }
                 | Demand::WritesSucceed { zones }
                 | Demand::ResolvesGoOn { zones }

@@ -36,7 +36,7 @@ struct Running {
     zone: String,
     input: ChildStdin,
     stage: watch::Receiver<Stage>,
-    _child: Child,
+    child: Child,
 }
 
 /// The zones' processes; dropping them ends them.
@@ -79,6 +79,16 @@ impl Zones {
             written.map_err(|error| format!("zone {}: {error}", running.zone))?;
         }
         Ok(())
+    }
+
+    /// Ends the processes of these zones by SIGKILL; whether there were as many.
+    pub async fn kill(&mut self, zones: &[String]) -> bool {
+        let mut gone = 0;
+        for running in self.0.iter_mut().filter(|running| zones.contains(&running.zone)) {
+            gone += usize::from(running.child.kill().await.is_ok());
+        }
+        self.0.retain(|running| !zones.contains(&running.zone));
+        gone == zones.len()
     }
 
     /// Ends callers and writers, and waits until everything was said.
@@ -166,7 +176,7 @@ async fn spawn(orders: &Orders, folder: &Path, record: &Arc<Mutex<Record>>) -> R
         }
         stage.send_replace(Stage::Ended);
     });
-    Ok(Running { zone, input, stage: stages, _child: child })
+    Ok(Running { zone, input, stage: stages, child })
 }
 
 fn write_down(record: &mut Record, said: Said) {

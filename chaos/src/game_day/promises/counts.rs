@@ -9,7 +9,7 @@ use crate::check::Verdict;
 use crate::game_day::network::Crossings;
 use crate::game_day::promises::Judged;
 use crate::game_day::record::Record;
-use crate::origin::Ending;
+use crate::origin::{Ending, Origin};
 
 type Found = (Verdict, String);
 
@@ -34,8 +34,9 @@ pub fn removals(record: &Record) -> Removals {
             ))
             | Some((_, Ending::Replaced | Ending::Restored))
             | None => {}
-            Some((_, Ending::Removed { .. } | Ending::Unexplained)) => {
-                if Record::is_of_fleet(&standing.id) {
+            Some((moment, Ending::Removed { .. } | Ending::Unexplained)) => {
+                let is_dead = record.death(&standing.zone).is_some_and(|at| at <= moment.at);
+                if Record::is_of_fleet(&standing.id) && !is_dead {
                     removals.healthy += 1;
                 } else {
                     removals.dead += 1;
@@ -51,6 +52,48 @@ pub(super) fn healthy_removals(record: &Record, least: usize, most: usize) -> Fo
     let healthy = removals(record).healthy;
     verdict.judge((least..=most).contains(&healthy), || format!("{healthy} were removed"));
     (verdict, format!("{healthy} agents whose owners live were removed; {} demanded", range(least, most)))
+}
+
+/// The history in which agents that were killed are registered all the time: what is left of expiries is of others.
+pub(super) fn without_the_dead(record: &Record, origin: &Origin) -> Origin {
+    let mut origin = origin.clone();
+    for standing in &mut origin.standings {
+        let at = standing.until.as_ref().map(|(moment, _)| moment.at);
+        let is_dead = record.death(&standing.zone).is_some_and(|death| at.is_some_and(|at| at >= death));
+        if is_dead && Record::is_of_fleet(&standing.id) {
+            standing.until = None;
+        }
+    }
+    origin
+}
+
+pub(super) fn the_dead_go(record: &Record, zones: &[String], within_s: u64) -> Found {
+    let mut verdict = Verdict::default();
+    let mut last = Duration::ZERO;
+    let mut first = Duration::MAX;
+    for standing in record.regions.iter().flat_map(|region| &region.origin.standings) {
+        let death = record.death(&standing.zone).filter(|_| zones.contains(&standing.zone));
+        let Some(death) = death.filter(|_| Record::is_of_fleet(&standing.id)) else { continue };
+        let went = match &standing.until {
+            Some((moment, Ending::Removed { reason: RemovalReason::Expired, .. })) if moment.at >= death => {
+                Some(moment.at - death)
+            }
+            _ => None,
+        };
+        verdict.judge(went.is_some_and(|went| went.as_secs() < within_s), || match went {
+            Some(went) => format!("{} went {:.1} s after its death", standing.id, went.as_secs_f64()),
+            None => format!("{} did not expire: {:?}", standing.id, standing.until),
+        });
+        last = last.max(went.unwrap_or_default());
+        first = first.min(went.unwrap_or(Duration::MAX));
+    }
+    let words = format!(
+        "{} died; the first went {:.1} s after its death and the last {:.1} s; within {within_s} s demanded",
+        verdict.checked,
+        if verdict.checked == 0 { 0.0 } else { first.as_secs_f64() },
+        last.as_secs_f64()
+    );
+    (verdict, words)
 }
 
 /// Registrations beyond the first of each agent.

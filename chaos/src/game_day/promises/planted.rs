@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rollcall_model::RemovalReason;
+
 use super::*;
 use crate::game_day::record::{Empty, Failed, Fault, Granted, GuardSight, Tick, Told};
 use crate::history::{Act, Outcome};
@@ -168,6 +170,45 @@ fn each_planted_violation_breaks_its_own_demand() {
     assert_eq!(broken(|record| record.recovered = None), [9]);
     let refused = Outcome::Refused { status: 503, retry_after: None };
     assert_eq!(broken(|record| record.ops.push(write("a", 50, refused))), [10]);
+}
+
+/// One of zone c, killed at 20 s, that expired at 50 s.
+fn dead(record: &mut Record) {
+    let moment = Moment { life: 0, revision: 9, at: s(50) };
+    let ending =
+        Ending::Removed { reason: RemovalReason::Expired, actor: "keeper".to_owned(), term: Some(1) };
+    let standing = Standing {
+        id: "fleet/x/c-1".to_owned(),
+        epoch: 5,
+        from: Moment { revision: 5, at: s(1), ..moment },
+        tag: String::new(),
+        lease: s(30),
+        zone: "c".to_owned(),
+        until: Some((moment, ending)),
+        said: Vec::new(),
+    };
+    let mut origin = Origin::default();
+    origin.standings.push(standing);
+    record.regions.push(Told { region: "us".to_owned(), origin, verdicts: Vec::new() });
+    record.died.push(("c".to_owned(), s(20)));
+}
+
+#[test]
+fn the_dead_that_go_late_or_not_at_all_and_the_living_that_go_are_told_apart() {
+    let go = Demand::TheDeadGo { zones: zones(&["c"]), within_s: 45 };
+    let none = Demand::HealthyRemovals { least: 0, most: 0 };
+    let judge = |plant: fn(&mut Record)| -> Vec<bool> {
+        let mut record = sound();
+        dead(&mut record);
+        plant(&mut record);
+        let judge = |demand| demanded(&scenario(), &record, "x", demand).broken.is_empty();
+        vec![judge(&go), judge(&none)]
+    };
+    assert_eq!(judge(|_| {}), [true, true]);
+    assert_eq!(judge(|record| record.died[0].1 = s(4)), [false, true], "46 s is too late");
+    assert_eq!(judge(|record| record.regions[0].origin.standings[0].until = None), [false, true]);
+    assert_eq!(judge(|record| record.died[0].1 = s(60)), [false, false], "it went before it died");
+    assert_eq!(judge(|record| record.died.clear()), [false, false], "nobody had died");
 }
 
 #[test]
