@@ -43,5 +43,6 @@ game-day: ## a failure on purpose, on real processes in networks of their own, w
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: list restart dev
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
-	@for figure in $(or $(ARGS),dev leases registrations register-latency renewals resolve snapshot visible watch); do \
+	@for figure in $(or $(ARGS),dev leases registrations register-latency renewals overload restart \
+	    resolve snapshot visible watch); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done
