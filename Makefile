@@ -44,5 +44,5 @@ bench: ## every figure that the documents claim, with machine, load and spread; 
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
 	@for figure in $(or $(ARGS),dev leases registrations register-latency renewals overload restart \
-	    resolve snapshot visible watch); do \
+	    resolve list snapshot visible watch); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done

@@ -2,7 +2,7 @@
 # Installs what a machine lacks, and nothing else: where all is there it says so in a tenth of a second.
 #   infra/install.sh dev    what `cargo build` needs beside Rust (the default)
 #   infra/install.sh test   that, and what the tests start: etcd, Kafka, Python environments
-#   infra/install.sh bench  that, and what the figures are measured beside: r-nacos, built from its crate
+#   infra/install.sh bench  that, and what the figures are measured beside: Redis, and r-nacos, built from its crate
 # Debian and Ubuntu packages come by apt, as root or through sudo. Elsewhere it names what to install by hand.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -59,6 +59,10 @@ look_for_test_needs() {
   cmp -s "$here/kafka/pom.xml" "$tools/kafka/pom.xml" || lacks maven has mvn
 }
 
+look_for_bench_needs() {
+  lacks redis-server has redis-server
+}
+
 install_missing() {
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
@@ -77,6 +81,7 @@ look() {
   missing=()
   look_for_build_needs
   if [ "$what" != dev ]; then look_for_test_needs; fi
+  if [ "$what" = bench ]; then look_for_bench_needs; fi
 }
 
 what=${1:-dev}

@@ -10,6 +10,7 @@ pub mod fields;
 pub mod fleet;
 pub mod nacos;
 pub mod offered;
+pub mod plain;
 pub mod receiver;
 pub mod region;
 pub mod session;

@@ -1,0 +1,175 @@
+//! A list of one agent's instances over HTTP: 5 of 10,000, and 50 of 100,000; how many a CPU-second of the server gives,
+//! beside r-nacos' list of a service and the same answer read from Redis.
+//!
+//! All in the same shape: 32 connections, one call in flight on each, another agent each time; they take turns. In Redis an
+//! agent is a hash of its instances, each as our answer writes it, read by one command. Goals: ≥ 3 × r-nacos, and no
+//! dearer than Redis.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench fails by panicking and prints"
+)]
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rollcall_bench::nacos::Nacos;
+use rollcall_bench::plain::{self, Call, Plain};
+use rollcall_bench::region::Region;
+use rollcall_bench::session::{Session, small};
+use rollcall_bench::{cpu_time, load, machine, spread};
+use serde_json::Value;
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const CONNECTIONS: usize = 32;
+const AGENTS: usize = 2_000;
+/// Instances of each agent.
+const EACH: [usize; 2] = [5, 50];
+
+#[tokio::main]
+async fn main() {
+    println!(
+        "lists of one of {AGENTS} agents over HTTP, per CPU-second of the server, {CONNECTIONS} connections x 1 in flight"
+    );
+    println!("{}", machine());
+    for each in EACH {
+        measure(each).await;
+    }
+}
+
+async fn measure(each: usize) {
+    println!("{each} of {} instances:", AGENTS * each);
+    let region = Region::up();
+    let mut session = Session::open(&region.cell()).await;
+    let ids = (0..AGENTS * each).map(|n| format!("bench/agent-{}/{}", n / each, n % each));
+    session.register_all(ids.map(|id| small(id, 300))).await;
+    let agents = |of: fn(usize) -> Call| (0..AGENTS).map(of).collect::<Vec<_>>();
+    let cell = agents(|n| Call::http(&format!("/v1/agents?namespace=bench&name=agent-{n}")));
+    let ours = region.cell().trim_start_matches("http://").to_owned();
+    let answer = plain::once(&ours, &cell[7]);
+    let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+    assert!(answer["agents"].as_array().is_some_and(|all| all.len() == each), "a wrong answer: {answer}");
+
+    let nacos = Nacos::start().await;
+    if let Some(nacos) = &nacos {
+        let services: Vec<String> = (0..AGENTS).map(|n| format!("agent-{n}")).collect();
+        nacos.register(&services, each).await;
+        assert!(nacos.count(&services[..1]).await == each, "r-nacos lists something else");
+    }
+    let listed = agents(|n| Call::http(&Nacos::list_path(&format!("agent-{n}"))));
+    let redis = Redis::start();
+    if let Some(redis) = &redis {
+        redis.fill(&answer, AGENTS);
+    }
+    let read = agents(|n| Call::redis(&["HVALS", &format!("agent-{n}")]));
+
+    // An answer of two bytes: what HTTP costs the cell before anything is listed.
+    let edge = [Call::http("/livez")];
+
+    let (mut a, mut b, mut c, mut alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let of_cell = per_second(region.cell_pid(), &ours, &cell);
+        let of_edge = per_second(region.cell_pid(), &ours, &edge);
+        let of_nacos = nacos.as_ref().map(|nacos| per_second(nacos.pid(), &nacos.authority(), &listed));
+        let of_redis = redis.as_ref().map(|redis| per_second(redis.child.id(), &redis.authority, &read));
+        if round == 0 {
+            continue; // the first round warms all of them up
+        }
+        println!(
+            "round {round}: cell {of_cell:.0} (its /livez {of_edge:.0}), r-nacos {:.0}, Redis {:.0} per CPU-second; load {}",
+            of_nacos.unwrap_or_default(),
+            of_redis.unwrap_or_default(),
+            load()
+        );
+        a.push(of_cell);
+        alone.push(of_edge);
+        b.extend(of_nacos);
+        c.extend(of_redis);
+    }
+    let ratio = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
+    let micros = |of: &[f64]| of.iter().map(|rate| 1e6 / rate).collect::<Vec<_>>();
+    println!("min / median / max");
+    println!("  cell, µs each           {}", spread(&micros(&a), 1));
+    println!("  its /livez, µs each     {}", spread(&micros(&alone), 1));
+    if b.is_empty() {
+        println!("  r-nacos is not installed: infra/install.sh bench");
+    } else {
+        println!("  r-nacos, µs each        {}", spread(&micros(&b), 1));
+        println!("  cell to r-nacos         {}  (goal 3)", spread(&ratio(&a, &b), 2));
+    }
+    if c.is_empty() {
+        println!("  Redis is not installed: infra/install.sh bench");
+    } else {
+        println!("  Redis, µs each          {}", spread(&micros(&c), 1));
+        println!("  cell to Redis           {}  (goal 1)", spread(&ratio(&a, &c), 2));
+    }
+}
+
+/// Calls on every connection for a round; answers per CPU-second of the server.
+fn per_second(pid: u32, authority: &str, calls: &[Call]) -> f64 {
+    let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| Plain::open(authority)).collect();
+    let before = cpu_time(pid);
+    let answered = std::thread::scope(|scope| {
+        let threads: Vec<_> = connections
+            .iter_mut()
+            .enumerate()
+            .map(|(at, connection)| scope.spawn(move || connection.call_for(ROUND, calls, at * 61)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a caller")).sum::<usize>()
+    });
+    answered as f64 / (cpu_time(pid) - before).as_secs_f64()
+}
+
+/// A Redis of our own; it ends when this is dropped.
+struct Redis {
+    child: Child,
+    authority: String,
+}
+
+impl Redis {
+    /// Starts it on a free port with nothing on disk; `None` where it is not installed.
+    fn start() -> Option<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port().to_string();
+        drop(listener);
+        let child = Command::new("redis-server")
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let redis = Self { child, authority: format!("127.0.0.1:{port}") };
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(&redis.authority).is_err() {
+            assert!(std::time::Instant::now() < deadline, "Redis does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(redis)
+    }
+
+    /// Gives it so many agents, with the instances of this answer.
+    fn fill(&self, answer: &Value, agents: usize) {
+        let instances: Vec<String> =
+            answer["agents"].as_array().expect("a list").iter().map(Value::to_string).collect();
+        let mut connection = Plain::open(&self.authority);
+        for n in 0..agents {
+            let key = format!("agent-{n}");
+            let fields: Vec<String> = (0..instances.len()).map(|n| n.to_string()).collect();
+            let mut words = vec!["HSET", &key];
+            for (field, instance) in fields.iter().zip(&instances) {
+                words.extend([field.as_str(), instance.as_str()]);
+            }
+            connection.call(&Call::redis(&words));
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
