@@ -11,3 +11,9 @@ pub fn chance() -> f64 {
 pub fn id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
+
+/// The key of a table that others choose the contents of.
+#[must_use]
+pub fn key() -> u64 {
+    rand::random()
+}

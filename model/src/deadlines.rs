@@ -5,6 +5,8 @@
 //! leases that are overdue; there is no queue that renewals would have to keep in order.
 
 mod holding;
+mod places;
+mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use crate::guard::{Census, Cohort};
 use crate::holders::{HeardAt, Holders};
 use crate::lease::{Lease, LeaseState, Verdict};
 use crate::lifecycle::Scope;
-use crate::load::{self, LoadLimits};
+use crate::load::LoadLimits;
 use crate::name::InstanceId;
 use crate::position::{Epoch, Revision};
 use crate::registration::Registration;
@@ -23,6 +25,9 @@ use crate::time::{Instant, Timestamp};
 
 pub use crate::lease::{heartbeat, suspect_after};
 pub use holding::{LettingGo, Renewal};
+
+use places::Places;
+use rows::Rows;
 
 /// What one look at all leases found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,13 +63,13 @@ pub struct Mark {
 /// All leases of a region, in the hands of its one keeper.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
-    leases: Vec<Option<Lease>>,
+    leases: Rows,
     /// For each lease the tick at which it becomes suspect; never for a vacant place.
     look_at: Vec<u32>,
     vacant: Vec<u32>,
     /// Those that readers see as overdue: few, and none when all is well.
     marked: BTreeSet<u32>,
-    places: BTreeMap<InstanceId, u32>,
+    places: Places,
     registered: BTreeMap<Cohort, u64>,
     applied: Revision,
     ordinal: u16,
@@ -72,16 +77,26 @@ pub struct Deadlines {
 }
 
 /// Resolution of the column: far below a beat, and 32 bits of it last for thirteen years.
-const TICK: Duration = Duration::from_millis(100);
+const TICK_MS: u64 = 100;
+const TICKS_PER_SECOND: u64 = 1_000 / TICK_MS;
 const NEVER: u32 = u32::MAX;
 /// So much of the column is passed over at once: a page of memory.
 const STRIDE: usize = 1_024;
 
 impl Deadlines {
-    /// Leases for everything in a state that was proved current: a full lease of grace for each (I09).
+    /// Leases for everything in a state that was proved current: a full lease of grace for each (I09). The key is
+    /// drawn by chance: it decides nothing but how the ids lie in memory, and whoever chooses ids must not know it.
     #[must_use]
-    pub fn begin(state: &State, ordinal: u16, applied: Revision, now: Instant, wall: Timestamp) -> Self {
-        let mut deadlines = Self { ordinal, applied, zero: now, ..Self::default() };
+    pub fn begin(
+        state: &State,
+        ordinal: u16,
+        applied: Revision,
+        now: Instant,
+        wall: Timestamp,
+        key: u64,
+    ) -> Self {
+        let places = Places::under_key(key);
+        let mut deadlines = Self { places, ordinal, applied, zero: now, ..Self::default() };
         let heard = HeardAt { at: now, wall };
         for registration in state.iter() {
             // Whoever holds a shared entry has a lease to be heard by this keeper.
@@ -104,7 +119,7 @@ impl Deadlines {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.places.len() == 0
     }
 
     /// Places in memory, vacant ones among them.
@@ -116,12 +131,16 @@ impl Deadlines {
     /// One lease.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Lease> {
-        self.places.get(id).and_then(|place| self.leases.get(*place as usize)).and_then(Option::as_ref)
+        self.leases.get(self.place(id)?)
+    }
+
+    fn place(&self, id: &str) -> Option<u32> {
+        self.places.get(id, id_at(&self.leases))
     }
 
     fn get_mut(&mut self, id: &str) -> Option<(&mut Lease, &mut u32)> {
-        let place = *self.places.get(id)? as usize;
-        self.leases.get_mut(place)?.as_mut().zip(self.look_at.get_mut(place))
+        let place = self.place(id)?;
+        self.leases.get_mut(place).zip(self.look_at.get_mut(place as usize))
     }
 
     /// Up to which revision changes were taken in.
@@ -141,7 +160,7 @@ impl Deadlines {
                         self.remember_mark(id);
                     }
                     Some((lease, _)) => {
-                        let holders = lease.holders.take();
+                        let holders = lease.take_holders();
                         self.grant_new(registration, HeardAt { at: now, wall }, holders);
                     }
                     None => self.grant_new(registration, HeardAt { at: now, wall }, None),
@@ -177,55 +196,40 @@ impl Deadlines {
     ) {
         let id = &registration.declared.id;
         self.drop_lease(id);
-        let lease = Lease {
-            id: id.clone(),
-            epoch: registration.epoch,
-            zone: registration.declared.zone.clone(),
-            length: length(registration),
-            renewed: heard.at,
-            renewed_wall: heard.wall,
-            verdict: None,
-            muted_until: None,
-            holders,
-            load_next: Instant::default(),
-            is_marked: registration.owned.overdue,
-            is_heard,
-            removing: false,
-        };
+        let lease = Lease::granted(registration, heard, holders, is_heard);
         let look_at = look_at(&lease, self.zero);
         for cohort in cohorts(&lease) {
             *self.registered.entry(cohort).or_default() += 1;
         }
         let place = match self.vacant.pop() {
-            Some(place) => place,
+            Some(place) => {
+                self.leases.put(place, lease);
+                place
+            }
             None => {
-                self.leases.push(None);
                 self.look_at.push(NEVER);
-                // A region has far fewer than 2^32 registrations; one more would not fit its memory.
-                u32::try_from(self.leases.len() - 1).unwrap_or(NEVER)
+                self.leases.push(lease)
             }
         };
-        if let Some((slot, column)) =
-            self.leases.get_mut(place as usize).zip(self.look_at.get_mut(place as usize))
-        {
-            (*slot, *column) = (Some(lease), look_at);
-            self.places.insert(id.clone(), place);
+        if let Some(column) = self.look_at.get_mut(place as usize) {
+            *column = look_at;
         }
+        self.places.insert(id.as_str(), place, id_at(&self.leases));
         self.remember_mark(id.as_str());
     }
 
     fn remember_mark(&mut self, id: &str) {
-        let Some(place) = self.places.get(id) else { return };
-        if self.leases.get(*place as usize).and_then(Option::as_ref).is_some_and(|lease| lease.is_marked) {
-            self.marked.insert(*place);
+        let Some(place) = self.place(id) else { return };
+        if self.leases.get(place).is_some_and(|lease| lease.is_marked) {
+            self.marked.insert(place);
         } else {
-            self.marked.remove(place);
+            self.marked.remove(&place);
         }
     }
 
     fn drop_lease(&mut self, id: &InstanceId) {
-        let Some(place) = self.places.remove(id) else { return };
-        let lease = self.leases.get_mut(place as usize).and_then(Option::take);
+        let Some(place) = self.places.remove(id.as_str(), id_at(&self.leases)) else { return };
+        let lease = self.leases.take(place);
         if let Some(column) = self.look_at.get_mut(place as usize) {
             *column = NEVER;
         }
@@ -245,7 +249,7 @@ impl Deadlines {
     pub fn may_write_load(&mut self, id: &str, epoch: Epoch, now: Instant, limits: &LoadLimits) -> bool {
         self.get_mut(id)
             .filter(|(lease, _)| lease.epoch == epoch)
-            .is_some_and(|(lease, _)| load::may_write(&mut lease.load_next, now, limits))
+            .is_some_and(|(lease, _)| lease.may_write_load(now, limits))
     }
 
     /// Whether an epoch of this history is not known here yet.
@@ -255,14 +259,17 @@ impl Deadlines {
 
     /// Places that are worth a look at this tick, with their leases. The column is passed over by the thousand where
     /// nothing is due, which is nearly everywhere and costs a fraction of a millisecond for a million.
-    fn due(&self, tick: u32) -> impl Iterator<Item = (usize, &Lease)> {
+    fn due(&self, tick: u32) -> impl Iterator<Item = (u32, &Lease)> {
         let is_worth_it = move |chunk: &[u32]| chunk.iter().fold(NEVER, |least, at| least.min(*at)) <= tick;
         let chunks = self.look_at.chunks(STRIDE).enumerate().filter(move |(_, chunk)| is_worth_it(chunk));
         let places = chunks.flat_map(move |(nth, chunk)| {
             let due = chunk.iter().enumerate().filter(move |(_, at)| **at <= tick);
             due.map(move |(within, _)| nth * STRIDE + within)
         });
-        places.filter_map(|place| Some((place, self.leases.get(place)?.as_ref()?)))
+        places.filter_map(|place| {
+            let place = u32::try_from(place).ok()?;
+            Some((place, self.leases.get(place)?))
+        })
     }
 
     /// Looks at all leases: counts the suspects of every cohort and finds the lapsed ones.
@@ -279,20 +286,19 @@ impl Deadlines {
             if state == LeaseState::Live {
                 continue;
             }
-            if lease.verdict.is_none() {
+            if lease.verdict().is_none() {
                 for cohort in cohorts(lease) {
                     if let Some(census) = overdue.census.get_mut(&cohort) {
                         census.suspects += 1;
-                        census.period = census.period.max(suspect_after(lease.length));
+                        census.period = census.period.max(suspect_after(lease.length()));
                     }
                 }
             }
             if state == LeaseState::Lapsed && !lease.removing {
-                overdue.lapsed.extend(u32::try_from(place));
+                overdue.lapsed.push(place);
             }
         }
-        let deadline =
-            |place: &u32| self.leases.get(*place as usize).and_then(Option::as_ref).map(Lease::deadline);
+        let deadline = |place: &u32| self.leases.get(*place).map(Lease::deadline);
         overdue.lapsed.sort_by_key(deadline);
         overdue
     }
@@ -309,10 +315,14 @@ impl Deadlines {
             if taken.len() >= most {
                 break;
             }
-            let Some(lease) = self.leases.get_mut(*place as usize).and_then(Option::as_mut) else { continue };
+            let Some(lease) = self.leases.get_mut(*place) else { continue };
             if may_go(lease) {
                 lease.removing = true;
-                taken.push(Due { id: lease.id.clone(), epoch: lease.epoch, verdict: lease.verdict.clone() });
+                taken.push(Due {
+                    id: lease.id.clone(),
+                    epoch: lease.epoch,
+                    verdict: lease.verdict().cloned(),
+                });
             }
         }
         taken
@@ -322,7 +332,7 @@ impl Deadlines {
     /// taken. At most `most`; the others come with the next sweep.
     #[must_use]
     pub fn marks(&self, overdue: &Overdue, now: Instant, most: usize) -> Vec<Mark> {
-        let lease = |place: &u32| self.leases.get(*place as usize).and_then(Option::as_ref);
+        let lease = |place: &u32| self.leases.get(*place);
         let again = self.marked.iter().filter_map(lease).filter(|lease| !lease.is_overdue(now));
         let held = overdue.lapsed.iter().filter_map(lease).filter(|lease| !lease.is_marked);
         let mark =
@@ -350,7 +360,7 @@ impl Deadlines {
     pub fn judge(&mut self, id: &str, epoch: Epoch, verdict: Verdict, now: Instant) -> bool {
         match self.get_mut(id) {
             Some((lease, _)) if lease.epoch == epoch && lease.state(now) != LeaseState::Live => {
-                lease.verdict = Some(verdict);
+                lease.judge(verdict);
                 true
             }
             Some(_) | None => false,
@@ -361,7 +371,7 @@ impl Deadlines {
     pub fn mute(&mut self, id: &str, until: Instant) -> bool {
         match self.get_mut(id) {
             Some((lease, _)) => {
-                lease.muted_until = Some(until);
+                lease.mute(until);
                 true
             }
             None => false,
@@ -371,6 +381,11 @@ impl Deadlines {
 
 fn length(registration: &Registration) -> Duration {
     Duration::from_secs(u64::from(registration.declared.lease_seconds))
+}
+
+/// Whose the lease at a place is.
+fn id_at<'a>(leases: &'a Rows) -> impl Fn(u32) -> Option<&'a str> {
+    |place| Some(leases.get(place)?.id.as_str())
 }
 
 fn is_shared(registration: &Registration) -> bool {
@@ -383,9 +398,11 @@ fn cohorts(lease: &Lease) -> impl Iterator<Item = Cohort> + use<> {
 
 /// The tick an instant lies in, counted from the keeper's beginning.
 fn tick(at: Instant, zero: Instant) -> u32 {
-    u32::try_from(at.since(zero).as_millis() / TICK.as_millis()).unwrap_or(NEVER - 1).min(NEVER - 1)
+    let since = at.since(zero);
+    let ticks = since.as_secs() * TICKS_PER_SECOND + u64::from(since.subsec_millis()) / TICK_MS;
+    u32::try_from(ticks).unwrap_or(NEVER - 1).min(NEVER - 1)
 }
 
 fn look_at(lease: &Lease, zero: Instant) -> u32 {
-    tick(lease.renewed.plus(suspect_after(lease.length)), zero)
+    tick(lease.renewed().plus(suspect_after(lease.length())), zero)
 }

@@ -30,7 +30,7 @@ pub fn sweep(
     let overdue = deadlines.overdue(now);
     let turns = guard.judge(overdue.census.clone(), now);
     let remove = deadlines.take(&overdue, most, |lease| {
-        lease.verdict.is_some() || guard.allow(lease.zone.as_ref(), lease.length, now)
+        lease.verdict().is_some() || guard.allow(lease.zone.as_ref(), lease.length(), now)
     });
     let marks = deadlines.marks(&overdue, now, most_marks);
     Plan { remove, marks, turns }

@@ -61,7 +61,7 @@ fn main() {
 /// A million leases in three zones; the records that they were made from are dropped, their ids stay.
 fn leases() -> (Deadlines, Vec<InstanceId>) {
     let begun = Instant(Duration::ZERO);
-    let mut deadlines = Deadlines::begin(&State::default(), 1, Revision(1), begun, Timestamp(0));
+    let mut deadlines = Deadlines::begin(&State::default(), 1, Revision(1), begun, Timestamp(0), 0);
     let mut ids = Vec::with_capacity(LEASES);
     for n in 0..LEASES {
         let declaration = Declaration {

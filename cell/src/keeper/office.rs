@@ -12,6 +12,7 @@ use rollcall_model::{
 use tokio::sync::watch;
 
 use super::InOffice;
+use crate::random;
 use crate::store::{Hold, Tenure};
 
 /// Most removals of one sweep: what a second of the store's group commits carries.
@@ -171,7 +172,7 @@ impl KeeperHandle {
         let view = view.borrow().clone();
         let (state, position) = (view.state()?, view.position()?);
         let ordinal = position.incarnation.ordinal();
-        let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall);
+        let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall, random::key());
         let (term, hold) = (tenure.term, tenure.hold.clone());
         *office = Some(Office { term, hold, deadlines, guard: ExpiryGuard::new(self.limits) });
         Some(())
@@ -249,7 +250,7 @@ impl KeeperHandle {
         let silent = office
             .deadlines
             .suspects(now)
-            .filter(|lease| lease.verdict.is_none() && office.guard.holds(lease.zone.as_ref()));
+            .filter(|lease| lease.verdict().is_none() && office.guard.holds(lease.zone.as_ref()));
         silent.map(|lease| (lease.id.clone(), lease.epoch)).collect()
     }
 

@@ -87,22 +87,22 @@ impl Registrar {
             return Some(Err(Refusal::not_registered(id.as_str())));
         };
         let now = self.clock.now();
-        let holders = lease.holders.as_ref().map(|holders| {
+        let holders = lease.holders().map(|holders| {
             let facts = |(holder, hold): (&Holder, rollcall_model::Hold)| HolderFacts {
                 holder: holder.clone(),
                 epoch: hold.epoch,
                 renewed_at: hold.heard.wall,
             };
-            holders.living(lease.length, now).map(facts).collect()
+            holders.living(lease.length(), now).map(facts).collect()
         });
         Some(Ok(LeaseFacts {
             epoch: lease.epoch,
-            length: lease.length,
+            length: lease.length(),
             state: lease.state(now),
             missed: lease.missed(now),
             renewed_at: lease.renewed_wall,
             // Of its last renewal, whatever the question's moment: a lease that the guard holds has lapsed.
-            expires_at: wall_after(lease.renewed_wall, lease.length),
+            expires_at: wall_after(lease.renewed_wall, lease.length()),
             holders,
         }))
     }

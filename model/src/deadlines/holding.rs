@@ -86,20 +86,18 @@ impl Deadlines {
                     return Renewal::Wait;
                 }
                 // A muted registrant is told that all is well, so that the drill shows what the others do.
-                if lease.muted_until.is_none_or(|until| heard.at >= until) {
-                    (lease.renewed, lease.renewed_wall) = (heard.at, heard.wall);
-                    lease.is_heard = true;
-                    lease.verdict = None;
-                    lease.muted_until = None;
-                    if let Some(holders) = &mut lease.holders {
-                        tell(holders, lease.length, heard);
+                if !lease.is_muted(heard.at) {
+                    lease.hear(heard);
+                    let length = lease.length();
+                    if let Some(holders) = lease.holders_mut() {
+                        tell(holders, length, heard);
                     }
                     *column = look_at(lease, zero);
                 }
                 if lease.epoch == epoch {
-                    Renewal::Renewed(lease.length)
+                    Renewal::Renewed(lease.length())
                 } else {
-                    Renewal::KeptAlive(lease.length)
+                    Renewal::KeptAlive(lease.length())
                 }
             }
             Some(_) if ahead => Renewal::Wait,
@@ -115,24 +113,25 @@ impl Deadlines {
             None if ahead => LettingGo::Wait,
             None => LettingGo::NotRegistered,
             Some((lease, column)) => {
-                let may = lease.may_be_held_by(epoch);
-                let Some(holders) = &mut lease.holders else { return LettingGo::NotShared };
+                let (may, removing, length) = (lease.may_be_held_by(epoch), lease.removing, lease.length());
+                let Some(holders) = lease.holders_mut() else { return LettingGo::NotShared };
                 if !may {
                     return if ahead { LettingGo::Wait } else { LettingGo::Superseded };
                 }
-                if lease.removing {
+                if removing {
                     return LettingGo::Wait;
                 }
                 holders.let_go(holder, epoch);
-                let left = holders.latest().filter(|_| holders.is_held(lease.length, now));
+                let left = holders.latest().filter(|_| holders.is_held(length, now));
+                let doubtful = holders.is_doubtful(length, now);
                 let Some(heard) = left else {
                     lease.removing = true;
                     return LettingGo::Last(lease.epoch);
                 };
-                if holders.is_doubtful(lease.length, now) {
-                    lease.verdict = Some(Verdict::LetGo);
+                if doubtful {
+                    lease.judge(Verdict::LetGo);
                 }
-                (lease.renewed, lease.renewed_wall) = (heard.at, heard.wall);
+                lease.move_deadline(heard);
                 *column = look_at(lease, zero);
                 LettingGo::Others
             }

@@ -108,7 +108,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), at(0), WALL);
+        let deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), at(0), WALL, 0);
         let (known, under_way) = (BTreeMap::new(), Vec::new());
         Self { ids: ids(5), now: at(0), head: Revision(1), known, under_way, deadlines }
     }
@@ -162,7 +162,7 @@ impl World {
                     state.put(Arc::new(known.registration.clone()));
                 }
                 self.under_way.clear();
-                self.deadlines = Deadlines::begin(&state, ORDINAL, self.head, self.now, WALL);
+                self.deadlines = Deadlines::begin(&state, ORDINAL, self.head, self.now, WALL, 0);
             }
         }
     }
@@ -257,7 +257,7 @@ fn i09_a_new_keeper_gives_every_registration_a_full_lease() {
     }
     // However long nobody kept them.
     let begun = 900_000;
-    let mut deadlines = Deadlines::begin(&state, ORDINAL, Revision(9), at(begun), WALL);
+    let mut deadlines = Deadlines::begin(&state, ORDINAL, Revision(9), at(begun), WALL, 0);
     assert_eq!(take(&mut deadlines, at(begun + 4_999), 100), []);
     assert_eq!(take(&mut deadlines, at(begun + 5_000), 100).len(), 25);
     assert_eq!(take(&mut deadlines, at(begun + 29_999), 100), []);

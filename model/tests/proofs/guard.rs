@@ -52,7 +52,7 @@ fn fleet() -> (State, Deadlines) {
             Declared { lease_seconds: 30, zone: Some(zone), ..declared(&format!("sim/agent/{instance}")) };
         state.put(Arc::new(registered(declared, Epoch::new(1, Revision(2)), Revision(2))));
     }
-    let deadlines = Deadlines::begin(&state, 1, Revision(2), Instant::default(), WALL);
+    let deadlines = Deadlines::begin(&state, 1, Revision(2), Instant::default(), WALL, 0);
     (state, deadlines)
 }
 
@@ -217,7 +217,7 @@ fn i08_what_an_operator_releases_or_a_refused_connection_proves_goes_while_the_r
     // A renewal disproves the verdict.
     assert!(deadlines.judge("sim/agent/8", epoch, Verdict::ProvedDead, now));
     let _ = deadlines.renew("sim/agent/8", &Holder::default(), epoch, now, WALL);
-    assert_eq!(deadlines.get("sim/agent/8").unwrap().verdict, None);
+    assert_eq!(deadlines.get("sim/agent/8").unwrap().verdict(), None);
 }
 
 #[test]

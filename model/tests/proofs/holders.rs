@@ -103,7 +103,7 @@ impl World {
             removing: false,
             keeper_since: Instant::default(),
             never_named: Instant::default(),
-            deadlines: Deadlines::begin(&State::default(), ORDINAL, Revision(1), Instant::default(), WALL),
+            deadlines: Deadlines::begin(&State::default(), ORDINAL, Revision(1), Instant::default(), WALL, 0),
         }
     }
 
@@ -180,7 +180,7 @@ impl World {
                 }
                 self.removing = false;
                 self.keeper_since = self.now;
-                self.deadlines = Deadlines::begin(&state, ORDINAL, Revision(self.head), self.now, WALL);
+                self.deadlines = Deadlines::begin(&state, ORDINAL, Revision(self.head), self.now, WALL, 0);
             }
         }
     }
@@ -298,7 +298,7 @@ fn the_deadline_is_that_of_the_holder_heard_last() {
 #[test]
 fn i02_a_newer_declaration_does_not_fight_an_older_holder_and_an_epoch_never_issued_loses() {
     let now = Instant::default();
-    let mut deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), now, WALL);
+    let mut deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), now, WALL, 0);
     let replaced = [epoch(2), Epoch::new(ORDINAL - 1, Revision(90))];
     deadlines.follow(&Change::Put(Arc::new(shared(2))), now, WALL);
     deadlines.follow(&Change::Put(Arc::new(over(5, &replaced))), now, WALL);
@@ -347,11 +347,11 @@ fn i02_a_farewell_lets_go_of_what_was_held_under_its_epoch_and_of_nothing_newer(
 #[test]
 fn an_entry_of_one_process_has_no_holders() {
     let now = Instant::default();
-    let mut deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), now, WALL);
+    let mut deadlines = Deadlines::begin(&State::default(), ORDINAL, Revision(1), now, WALL, 0);
     deadlines.follow(&Change::Put(Arc::new(registered(declared(ID), epoch(5), Revision(5)))), now, WALL);
     assert_eq!(deadlines.renew(ID, &holder(1), epoch(2), now, WALL), Renewal::Superseded);
     assert_eq!(deadlines.let_go(ID, &holder(1), epoch(5), now), LettingGo::NotShared);
-    assert_eq!(deadlines.get(ID).unwrap().holders, None);
+    assert_eq!(deadlines.get(ID).unwrap().holders(), None);
 }
 
 #[test]
@@ -359,16 +359,16 @@ fn what_its_last_known_holder_let_go_in_a_new_keepers_first_lease_is_no_suspect_
     let at = |seconds| Instant(Duration::from_secs(seconds));
     let mut state = State::default();
     state.put(Arc::new(shared(2)));
-    let mut deadlines = Deadlines::begin(&state, ORDINAL, Revision(2), at(100), WALL);
+    let mut deadlines = Deadlines::begin(&state, ORDINAL, Revision(2), at(100), WALL, 0);
     assert_eq!(deadlines.let_go(ID, &holder(1), epoch(2), at(105)), LettingGo::Others);
     let overdue = deadlines.overdue(at(125));
     assert!(overdue.census.values().all(|census| census.suspects == 0), "I08: {overdue:?}");
     // Another one is heard after all.
     let mut other = deadlines.clone();
     let _ = other.renew(ID, &holder(2), epoch(2), at(126), WALL);
-    assert_eq!(other.get(ID).unwrap().verdict, None);
+    assert_eq!(other.get(ID).unwrap().verdict(), None);
     assert_eq!(deadlines.get(ID).unwrap().state(at(130)), LeaseState::Lapsed);
     let overdue = deadlines.overdue(at(130));
-    let gone = deadlines.take(&overdue, 1, |lease| lease.verdict.is_some());
+    let gone = deadlines.take(&overdue, 1, |lease| lease.verdict().is_some());
     assert_eq!(gone.len(), 1, "also while its cohort is held");
 }

@@ -108,7 +108,7 @@ fn a_new_keepers_grace_is_no_sign_of_life_and_a_renewal_is() {
     record.owned.overdue = true;
     let mut state = rollcall_model::State::default();
     state.put(Arc::new(record.clone()));
-    let mut deadlines = Deadlines::begin(&state, 1, Revision(9), at(100), WALL);
+    let mut deadlines = Deadlines::begin(&state, 1, Revision(9), at(100), WALL, 0);
     assert_eq!(deadlines.marks(&deadlines.overdue(at(101)), at(101), 10), []);
     assert!(deadlines.get("a/b/c").unwrap().is_overdue(at(101)));
     let _ = deadlines.renew("a/b/c", &Holder::default(), epoch(), at(102), WALL);
