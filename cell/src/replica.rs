@@ -74,7 +74,7 @@ impl<S: Store> Replica<S> {
         clock: Clock,
         file: Option<PathBuf>,
     ) -> Self {
-        let mut view = View::new(region);
+        let mut view = View::new(region).with_facets();
         let mut beat = None;
         if let Some(saved) = disk::load(file.clone(), view.region()).await {
             beat.clone_from(&saved.beat);

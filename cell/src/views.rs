@@ -47,7 +47,7 @@ impl RemoteView {
         clock: Clock,
         file: Option<PathBuf>,
     ) -> Self {
-        let mut view = View::new(region);
+        let mut view = View::new(region).with_facets();
         if let Some(saved) = disk::load(file.clone(), view.region()).await {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));

@@ -1,5 +1,6 @@
 //! The registrations of one region at one position, with their index and digest; immutable to readers.
 
+mod facets;
 mod index;
 mod listed;
 
@@ -12,6 +13,7 @@ use crate::name::InstanceId;
 use crate::query::Query;
 use crate::registration::Registration;
 
+use facets::{Facets, Fewest, Merged};
 use index::{Asked, Index, Rarest};
 use listed::{Listing, Place, Run, against_prefix};
 
@@ -20,6 +22,8 @@ use listed::{Listing, Place, Run, against_prefix};
 pub struct State {
     records: Listing,
     index: Index,
+    /// Only where questions about everything are answered: see [`State::find_by_facets`].
+    facets: Option<Box<Facets>>,
     digest: StateDigest,
 }
 
@@ -63,8 +67,16 @@ impl State {
             if !index::has_same_words(before, &registration) {
                 self.index.unlist(before);
             }
+            if let Some(facets) = &mut self.facets
+                && !facets::has_same_facets(before, &registration)
+            {
+                facets.unlist(before);
+            }
         }
         self.index.list(&registration);
+        if let Some(facets) = &mut self.facets {
+            facets.list(&registration);
+        }
         self.digest = self.digest.with(registration.hash128());
         before
     }
@@ -74,6 +86,9 @@ impl State {
         let before = self.records.remove(id.as_str())?;
         self.digest = self.digest.without(before.hash128());
         self.index.unlist(&before);
+        if let Some(facets) = &mut self.facets {
+            facets.unlist(&before);
+        }
         Some(before)
     }
 
@@ -85,26 +100,48 @@ impl State {
         }
     }
 
+    /// Keeps an index of zones, kinds, lifecycles, versions and metadata too, from now on. Without it a query that has
+    /// none but these looks at everybody, or at everybody in its namespace.
+    pub fn find_by_facets(&mut self) {
+        if self.facets.is_none() {
+            let mut facets = Box::<Facets>::default();
+            self.iter().for_each(|registration| facets.list(registration));
+            self.facets = Some(facets);
+        }
+    }
+
     /// Registrations that match, in order of id, after `after`.
     ///
-    /// The rarest word of the query leads; without one the id range of the namespace does. Never a scan of everything
-    /// when an index fits. The first one costs no allocation, but where an agent's name stands in several namespaces.
+    /// The rarest word or facet of the query leads; without one the id range of the namespace does. Never a scan of
+    /// everything when an index fits. The first one costs no allocation, but where a word stands in several namespaces
+    /// and one of them is asked for, or where a facet leads.
     #[must_use]
     pub fn select<'a>(&'a self, query: &'a Query, after: Option<&'a str>) -> Selected<'a> {
-        let behind = after.map_or(Place::Start, Place::Behind);
-        let (listing, from, rule) = match index::rarest(&self.index, query) {
-            Rarest::Nobody => return Selected { query, run: None, rule: Rule::All },
-            Rarest::Exactly(listing) => (listing, behind, Rule::All),
-            Rarest::Of(listing) => (listing, behind, Rule::Matching),
-            Rarest::NoWord if query.namespace.is_none() => (&self.records, behind, Rule::Matching),
-            Rarest::NoWord => match after {
-                Some(after) if against_prefix(query, after) != Ordering::Greater => {
-                    (&self.records, behind, Rule::Together)
+        let words = index::rarest(&self.index, query);
+        let facets = self.facets.as_ref().map_or(Fewest::NoFacet, |facets| facets.fewest(query));
+        let is_led_by_facet = facets.many().is_some_and(|many| match &words {
+            Rarest::Nobody | Rarest::Exactly(_) => false,
+            Rarest::Of(listing) => many < listing.len(),
+            Rarest::NoWord => true,
+        });
+        match (words, facets) {
+            (Rarest::Nobody, _) => Selected::nobody(query),
+            (_, Fewest::Of(listing)) if is_led_by_facet => Selected::of(query, listing, after),
+            (_, Fewest::Versions(listings)) if is_led_by_facet => {
+                let (from, rule) = beginning(query, after);
+                Selected {
+                    from_several: Some(Box::new(Merged::new(listings, from))),
+                    rule,
+                    ..Selected::nobody(query)
                 }
-                Some(_) | None => (&self.records, Place::Before(query), Rule::Together),
-            },
-        };
-        Selected { query, run: Some(Run::new(listing, from)), rule }
+            }
+            (Rarest::Exactly(listing), _) => {
+                let run = Run::new(listing, after.map_or(Place::Start, Place::Behind));
+                Selected { run: Some(run), rule: Rule::All, ..Selected::nobody(query) }
+            }
+            (Rarest::Of(listing), _) => Selected::of(query, listing, after),
+            (Rarest::NoWord, _) => Selected::of(query, &self.records, after),
+        }
     }
 
     /// Whether any registration has this capability now.
@@ -118,12 +155,17 @@ impl State {
     /// # Errors
     /// Says which of the two differs.
     pub fn prove(&self) -> Result<(), &'static str> {
-        let mut fresh = Self::default();
+        let mut fresh = Self { facets: self.facets.as_ref().map(|_| Box::default()), ..Self::default() };
         for registration in self.iter() {
             fresh.put(Arc::clone(registration));
         }
         if !fresh.index.is_same(&self.index) {
             return Err("I12: the index is not what the records say");
+        }
+        if let (Some(facets), Some(fresh)) = (&self.facets, &fresh.facets)
+            && !fresh.is_same(facets)
+        {
+            return Err("I12: the index of facets is not what the records say");
         }
         if fresh.digest != self.digest {
             return Err("I18: the digest is not what the records say");
@@ -132,11 +174,24 @@ impl State {
     }
 }
 
+/// Where a walk over those who may match begins, and who of them is meant.
+fn beginning<'a>(query: &'a Query, after: Option<&'a str>) -> (Place<'a>, Rule) {
+    let behind = after.map_or(Place::Start, Place::Behind);
+    match after {
+        _ if query.namespace.is_none() => (behind, Rule::Matching),
+        Some(after) if against_prefix(query, after) != Ordering::Greater => (behind, Rule::Together),
+        Some(_) | None => (Place::Before(query), Rule::Together),
+    }
+}
+
 /// Registrations that match a query, in order of id.
 pub struct Selected<'a> {
     query: &'a Query,
     run: Option<Run<'a>>,
+    /// In the place of the run. In a box, as what is seldom needed is.
+    from_several: Option<Box<Merged<'a>>>,
     rule: Rule,
+    looked_at: u32,
 }
 
 /// Who of those that are met is meant.
@@ -146,8 +201,42 @@ enum Rule {
     All,
     /// Who matches.
     Matching,
-    /// Who matches; they stand together, and behind them nobody does.
+    /// Who matches; those of the namespace, or the agent, stand together, and behind them nobody does.
     Together,
+}
+
+impl<'a> Selected<'a> {
+    const fn nobody(query: &'a Query) -> Self {
+        Self { query, run: None, from_several: None, rule: Rule::All, looked_at: 0 }
+    }
+
+    /// Those of a listing who match.
+    fn of(query: &'a Query, listing: &'a Listing, after: Option<&'a str>) -> Self {
+        let is_within = query.namespace.as_ref().is_some_and(|namespace| listing.is_within(namespace));
+        let (from, rule) = if is_within {
+            (after.map_or(Place::Start, Place::Behind), Rule::Matching)
+        } else {
+            beginning(query, after)
+        };
+        Self { run: Some(Run::new(listing, from)), rule, ..Self::nobody(query) }
+    }
+
+    /// How many registrations were looked at so far, whether they match or not: what a question costs.
+    #[must_use]
+    pub const fn looked_at(&self) -> u32 {
+        self.looked_at
+    }
+
+    #[inline]
+    fn meet(&mut self) -> Option<&'a Arc<Registration>> {
+        let met = match (&mut self.run, &mut self.from_several) {
+            (Some(run), _) => run.next(),
+            (None, Some(several)) => several.next(),
+            (None, None) => None,
+        };
+        self.looked_at += u32::from(met.is_some());
+        met
+    }
 }
 
 impl<'a> Iterator for Selected<'a> {
@@ -155,16 +244,15 @@ impl<'a> Iterator for Selected<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let run = self.run.as_mut()?;
         if self.rule == Rule::All {
-            return run.next();
+            return self.meet();
         }
-        for registration in run {
+        while let Some(registration) = self.meet() {
             if self.query.matches(registration) {
                 return Some(registration);
             }
             if self.rule == Rule::Together && !self.query.is_of_its_agent(&registration.declared.id) {
-                self.run = None;
+                (self.run, self.from_several) = (None, None);
                 return None;
             }
         }

@@ -78,13 +78,33 @@ pub struct View {
     removals: imbl::Vector<Arc<Removal>>,
     last_resync: Option<Resync>,
     resyncs: u64,
+    /// States are indexed by facets too.
+    by_facets: bool,
 }
 
 impl View {
     /// A view that was never loaded: it says so, and never that the region is empty.
     #[must_use]
     pub fn new(region: Region) -> Self {
-        Self { region, loaded: None, removals: imbl::Vector::new(), last_resync: None, resyncs: 0 }
+        Self {
+            region,
+            loaded: None,
+            removals: imbl::Vector::new(),
+            last_resync: None,
+            resyncs: 0,
+            by_facets: false,
+        }
+    }
+
+    /// The same for a holder that answers every kind of question: see [`State::find_by_facets`]. It costs memory and
+    /// some time for each change.
+    #[must_use]
+    pub fn with_facets(mut self) -> Self {
+        self.by_facets = true;
+        if let Some(loaded) = &mut self.loaded {
+            loaded.state.find_by_facets();
+        }
+        self
     }
 
     /// Whose state.
@@ -252,7 +272,7 @@ impl View {
         reason: &'static str,
         at: Timestamp,
     ) -> Outcome {
-        let (head, state) = snapshot.into_parts();
+        let (head, mut state) = snapshot.into_parts();
         if head.region != self.region {
             return Outcome::Superseded;
         }
@@ -273,6 +293,9 @@ impl View {
             }
             self.resyncs += 1;
             self.last_resync = Some(Resync { at, reason });
+        }
+        if self.by_facets {
+            state.find_by_facets();
         }
         self.loaded = Some(Loaded {
             history: History::starting_at(head.position.clone()),

@@ -54,7 +54,7 @@ enum Place {
     /// Told to resync; a snapshot follows.
     Due,
     /// In the middle of a snapshot; the state is frozen until its end.
-    Paging { head: SnapshotHead, state: State, after: Option<InstanceId> },
+    Paging { head: SnapshotHead, state: Box<State>, after: Option<InstanceId> },
     /// Following deltas.
     Following(Position),
 }
@@ -204,7 +204,7 @@ impl Cursor {
         let Some((head, state)) = view.snapshot().map(crate::snapshot::Snapshot::into_parts) else {
             return Vec::new();
         };
-        self.place = Place::Paging { head: head.clone(), state, after: None };
+        self.place = Place::Paging { head: head.clone(), state: Box::new(state), after: None };
         self.marked = None;
         vec![Event::SnapshotBegin(head)]
     }

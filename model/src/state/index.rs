@@ -25,7 +25,7 @@ pub(super) enum Asked<'a> {
 /// The text is not kept, so that a look-up touches nothing but the map. Two words of one hash would be one; they do not
 /// occur by chance, and whoever makes them on purpose can declare the other word as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word(u128);
+pub(super) struct Word(pub(super) u128);
 
 /// Hash maps that share all but what changes, with one way to keep them right (promise I12). Their hash is the same
 /// everywhere, so that nothing depends on chance.
@@ -106,11 +106,8 @@ impl Index {
 
     /// Whether both list the same records, not only records of the same ids.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let is_same = |one: &Entry, other: &Entry| {
-            one.hidden == other.hidden
-                && one.listing.len() == other.listing.len()
-                && one.listing.iter().zip(other.listing.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
-        };
+        let is_same =
+            |one: &Entry, other: &Entry| one.hidden == other.hidden && one.listing.is_same(&other.listing);
         self.0.iter().zip(&other.0).all(|(words, others)| {
             words.len() == others.len()
                 && words

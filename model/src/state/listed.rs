@@ -55,6 +55,11 @@ impl Listing {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Registration>> {
         self.all.iter().map(|listed| &listed.0)
     }
+
+    /// Whether both hold the same records, not only records of the same ids.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
 }
 
 impl Listed {

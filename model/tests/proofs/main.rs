@@ -22,6 +22,7 @@ mod guard;
 mod history;
 mod holders;
 mod load;
+mod looked_at;
 mod overdue;
 mod position;
 mod query;

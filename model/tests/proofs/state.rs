@@ -24,7 +24,12 @@ fn any_registration(chance: &mut Chance, id: InstanceId) -> Arc<Registration> {
 fn any_state(seed: u64, steps: usize) -> (State, BTreeMap<InstanceId, Arc<Registration>>) {
     let (mut chance, all) = (Chance::new(seed), ids(18));
     let (mut state, mut records) = (State::default(), BTreeMap::new());
-    for _ in 0..steps {
+    // From any step on, or never: what was there before is found by its facets, too.
+    let by_facets = chance.below(2 * steps + 1);
+    for step in 0..steps {
+        if step == by_facets {
+            state.find_by_facets();
+        }
         let id = chance.pick(&all).clone();
         if chance.one_in(3) {
             assert_eq!(state.take(&id), records.remove(&id));
