@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rollcall_model::{Clock, Heard, Position, Region, Revision, View};
+use rollcall_model::{Clock, Heard, History, Position, Region, Revision, View};
 use rollcall_proto::disk::{self, Saved};
 use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
@@ -38,10 +38,15 @@ pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
 }
 
 /// Puts a disk copy into an empty view. Its age counts the downtime by the wall clock, and never less than nothing.
+/// Those who followed the process before this one, and were a little behind it, go on by deltas.
 pub fn install(view: &mut View, saved: Saved, clock: &Clock) {
     let down = clock.wall().0.saturating_sub(saved.saved_at.0).max(0).unsigned_abs();
     let heard = Heard { at: clock.now(), age: Duration::from_millis(down) };
     view.install(saved.snapshot, Some(heard), "disk", clock.wall());
+    let steps = saved.history.len();
+    if steps > 0 && !view.recall(saved.history) {
+        tracing::warn!(region = %view.region(), steps, "the history beside the disk copy does not lead to it; not used");
+    }
 }
 
 /// Writes a view to disk now and then, beside whoever follows it. A failure is reported and the old copy stays.
@@ -89,7 +94,8 @@ impl Saver {
         let age = view.age(clock.now()).unwrap_or_default();
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let saved_at = rollcall_model::Timestamp(clock.wall().0.saturating_sub(age));
-        let saved = Saved { snapshot, saved_at, log: None, beat: beat.cloned() };
+        let history = view.history().map(History::tail).unwrap_or_default();
+        let saved = Saved { snapshot, saved_at, log: None, beat: beat.cloned(), history };
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let began = Instant::now();
             let result = files::replace(&file, &disk::encode(&saved));
@@ -117,5 +123,39 @@ impl Saver {
             Err(error) => tracing::error!(%error, "disk copy not written; the old one stays"),
         }
         self.writing = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_model::testing::{Chance, Origin, region};
+    use rollcall_model::{Cursor, Event, Instant, Query, Timestamp};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn rcv_02_who_was_a_little_behind_when_a_cell_stopped_goes_on_by_deltas_when_it_starts() {
+        let clock = Clock::new(|| Duration::from_secs(100), || 1_700_000_000_000);
+        let folder = tempfile::tempdir().unwrap();
+        let file = Some(folder.path().join("us.state"));
+        let mut origin = Origin::new(7);
+        (0..30).for_each(|_| origin.step());
+        let start = origin.head();
+        let mut view = View::new(region());
+        view.install(origin.snapshot(&start), None, "test", Timestamp(0));
+        (0..5).for_each(|_| origin.change());
+        for delta in origin.cut(&start, &mut Chance::new(7)) {
+            view.apply(&delta);
+        }
+        Saver::new(file.clone(), Duration::from_secs(10)).save_last(&view, None, &clock).await;
+
+        let mut anew = View::new(region());
+        install(&mut anew, load(file, &region()).await.unwrap(), &clock);
+        assert_eq!(anew.position(), view.position());
+        let told = |view: &View| {
+            Cursor::new(Query::default(), Some(start.clone())).advance(view, Instant::default())
+        };
+        assert!(matches!(told(&anew).as_slice(), [Event::Delta(_)]), "a delta, and no snapshot");
+        assert_eq!(told(&anew), told(&view));
     }
 }

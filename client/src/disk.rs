@@ -97,7 +97,7 @@ impl Copies {
         // The copy is as old as the state is now, not as its file.
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let saved_at = Timestamp(clock.wall().0.saturating_sub(age));
-        let saved = Saved { snapshot, saved_at, log: None, beat: None };
+        let saved = Saved { snapshot, saved_at, log: None, beat: None, history: Vec::new() };
         self.next = now.plus(SAVE_EVERY);
         self.saved = Some((now, changed.clone()));
         let region = self.region.clone();

@@ -20,6 +20,13 @@ pub struct Step {
 }
 
 impl Step {
+    /// A delta, and for each of its changes what it replaced.
+    #[must_use]
+    pub fn new(delta: Arc<Delta>, before: Vec<Option<Arc<Registration>>>) -> Self {
+        let bytes = 128 + delta.changes.iter().map(change_bytes).sum::<usize>();
+        Self { delta, before: before.into(), bytes }
+    }
+
     /// Record bytes, about.
     #[must_use]
     pub const fn bytes(&self) -> usize {
@@ -50,9 +57,9 @@ impl History {
 
     /// Takes the next delta and forgets the oldest ones over the bounds.
     pub fn push(&mut self, delta: Arc<Delta>, before: Vec<Option<Arc<Registration>>>) {
-        let bytes = 128 + delta.changes.iter().map(change_bytes).sum::<usize>();
-        self.bytes += bytes;
-        self.steps.push_back(Step { delta, before: before.into(), bytes });
+        let step = Step::new(delta, before);
+        self.bytes += step.bytes;
+        self.steps.push_back(step);
         while self.steps.len() > limits::HISTORY_DELTAS_MAX || self.bytes > limits::HISTORY_BYTES_MAX {
             let Some(step) = self.steps.pop_front() else { break };
             self.bytes -= step.bytes;
@@ -69,6 +76,19 @@ impl History {
         let first = self.first_after(position.revision);
         // By index: an iterator of this list has no shorter way to the end than all of it, for each message to each watcher.
         Some((first..self.steps.len()).map_while(|at| self.steps.get(at)))
+    }
+
+    /// The newest steps, as many as are worth keeping beside a copy of the state.
+    #[must_use]
+    pub fn tail(&self) -> Vec<Step> {
+        let mut bytes = 0;
+        let newest = self.steps.iter().rev().take(limits::HISTORY_TAIL_DELTAS).take_while(|step| {
+            bytes += step.bytes;
+            bytes <= limits::HISTORY_TAIL_BYTES
+        });
+        let mut tail: Vec<Step> = newest.cloned().collect();
+        tail.reverse();
+        tail
     }
 
     /// Index of the first step that ends after this revision.

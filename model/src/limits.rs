@@ -64,6 +64,11 @@ pub const SNAPSHOT_PAGE_RECORDS_MAX: usize = 500;
 pub const HISTORY_DELTAS_MAX: usize = 65_536;
 /// Record bytes kept in a history, about: a minute of a thousand changes a second of 1 KiB each.
 pub const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Deltas of a history that are kept on disk beside the state: some seconds of peak churn. Whoever follows a holder is
+/// that far behind it when it stops, and older places are gone with it.
+pub const HISTORY_TAIL_DELTAS: usize = 8_192;
+/// Record bytes of these, about: they are written with each copy, so no more than a tenth of a large one.
+pub const HISTORY_TAIL_BYTES: usize = 4 * 1024 * 1024;
 /// Removals kept for `GET /v1/removals`.
 pub const REMOVALS_MAX: usize = 1_000;
 

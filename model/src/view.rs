@@ -4,12 +4,13 @@
 //! removals or by a verified snapshot (I22, I33). It is cheap to clone, so that readers get an immutable copy.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::change::{Bookmark, Change, Delta, Removal, RemovalReason};
 use crate::freshness::{Freshness, Heard};
-use crate::history::History;
+use crate::history::{History, Step};
 use crate::limits;
 use crate::name::Region;
 use crate::position::{Position, Relation};
@@ -305,5 +306,39 @@ impl View {
             heard,
         });
         Outcome::Applied
+    }
+
+    /// Takes back the history that led to the state, kept beside it by an earlier process, so that those who were a
+    /// little behind that one go on by deltas. False, and nothing of it is kept, when it does not lead to this state:
+    /// its steps do not follow each other up to the position, or say something else of a registration than the state.
+    pub fn recall(&mut self, steps: Vec<Step>) -> bool {
+        let Some(loaded) = self.loaded.as_mut() else { return false };
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        let is_before = |one: &Position, other: &Position| {
+            matches!(one.relation(other), Relation::Same(Ordering::Less | Ordering::Equal))
+        };
+        let ends = is_before(&last.delta.to, &loaded.position) && loaded.changed == loaded.position;
+        let follows =
+            steps.iter().zip(steps.iter().skip(1)).all(|(one, next)| one.delta.to == next.delta.from);
+        let of_the_region = steps
+            .iter()
+            .all(|step| step.delta.region == self.region && is_before(&step.delta.from, &step.delta.to));
+        let mut known = HashSet::new();
+        let newest_first = steps.iter().rev().flat_map(|step| step.delta.changes.iter().rev());
+        let mut last_words = newest_first.filter(|change| known.insert(change.id()));
+        let agrees = last_words.all(|change| match (change, loaded.state.get(change.id().as_str())) {
+            (Change::Put(put), Some(there)) => put == there,
+            (Change::Remove(_), None) => true,
+            (Change::Put(_), None) | (Change::Remove(_), Some(_)) => false,
+        });
+        if !(ends && follows && of_the_region && agrees) {
+            return false;
+        }
+        loaded.changed = last.delta.to.clone();
+        loaded.history = History::starting_at(first.delta.from.clone());
+        for step in steps {
+            loaded.history.push(step.delta, step.before.to_vec());
+        }
+        true
     }
 }

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use prost::Message;
+use rollcall_model::history::Step;
 use rollcall_model::{Revision, Snapshot, SnapshotBuilder, Timestamp};
 
-use crate::convert::{head, head_from, registration, registration_from};
+use crate::convert::{delta, delta_from, head, head_from, registration, registration_from};
 use crate::store::Beat;
 use crate::{Unreadable, v1};
 
@@ -36,6 +37,8 @@ pub struct Saved {
     pub log: Option<LogPlace>,
     /// Of a cell's replica: the last beat and its revision.
     pub beat: Option<(Beat, Revision)>,
+    /// The newest part of what led to the state, for a holder that others follow; see [`rollcall_model::View::recall`].
+    pub history: Vec<Step>,
 }
 
 /// To bytes.
@@ -56,6 +59,7 @@ pub fn encode(saved: &Saved) -> Vec<u8> {
             nonce: beat.nonce.clone(),
             revision: revision.0,
         }),
+        history: saved.history.iter().map(step).collect(),
         ..v1::DiskState::default()
     };
     let mut bytes = vec![0; HEADER];
@@ -104,7 +108,28 @@ pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
         beat: message.beat.map(|beat| {
             (Beat { term: beat.term, count: beat.count, nonce: beat.nonce }, Revision(beat.revision))
         }),
+        history: message.history.into_iter().map(step_from).collect::<Result<_, _>>()?,
     })
+}
+
+fn step(step: &Step) -> v1::HistoryStep {
+    let replaced = step.before.iter().zip(0..).filter_map(|(was, change)| {
+        Some(v1::Replaced { change, registration: Some(registration(was.as_ref()?)) })
+    });
+    v1::HistoryStep { delta: Some(delta(&step.delta)), before: replaced.collect() }
+}
+
+fn step_from(wire: v1::HistoryStep) -> Result<Step, Unreadable> {
+    let delta = delta_from(wire.delta.ok_or_else(|| Unreadable::missing("history.delta"))?)?;
+    let mut before = vec![None; delta.changes.len()];
+    for replaced in wire.before {
+        let record = replaced.registration.ok_or_else(|| Unreadable::missing("history.before"))?;
+        let place = usize::try_from(replaced.change).ok().and_then(|change| before.get_mut(change));
+        *place.ok_or_else(|| {
+            Unreadable::new("history.before", "it replaced by a change that is not there")
+        })? = Some(Arc::new(registration_from(record)?));
+    }
+    Ok(Step::new(Arc::new(delta), before))
 }
 
 fn checksum(body: &[u8]) -> [u8; 16] {

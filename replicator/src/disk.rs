@@ -83,6 +83,7 @@ impl Copy {
             snapshot,
             saved_at: Timestamp(clock.wall().0.saturating_sub(age)),
             beat: None,
+            history: Vec::new(),
         };
         let written = tokio::task::spawn_blocking(move || files::replace(&file, &disk::encode(&saved))).await;
         let failed = match written {

@@ -36,7 +36,7 @@ fn saved(name: &str, many: u64, saved_at: i64) -> Saved {
     }
     let position = Position::new(Incarnation::new(1, name).unwrap(), Revision(many + 100));
     let snapshot = Snapshot::of(region(name), position, state);
-    Saved { snapshot, saved_at: Timestamp(saved_at), log: None, beat: None }
+    Saved { snapshot, saved_at: Timestamp(saved_at), log: None, beat: None, history: Vec::new() }
 }
 
 fn writer(directory: &Path) -> Writer {

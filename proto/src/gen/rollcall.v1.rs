@@ -3139,6 +3139,25 @@ pub struct DiskState {
     /// of a cell's replica
     #[prost(message, optional, tag = "5")]
     pub beat: ::core::option::Option<StoreBeat>,
+    /// What led to the state lately, so that those who follow its holder go on by deltas after it starts anew.
+    #[prost(message, repeated, tag = "6")]
+    pub history: ::prost::alloc::vec::Vec<HistoryStep>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HistoryStep {
+    #[prost(message, optional, tag = "1")]
+    pub delta: ::core::option::Option<Delta>,
+    #[prost(message, repeated, tag = "2")]
+    pub before: ::prost::alloc::vec::Vec<Replaced>,
+}
+/// What a change of a step replaced; a change that replaced nothing has none.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Replaced {
+    /// its place among the step's changes
+    #[prost(uint32, tag = "1")]
+    pub change: u32,
+    #[prost(message, optional, tag = "2")]
+    pub registration: ::core::option::Option<Registration>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LogPlace {

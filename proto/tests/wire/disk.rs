@@ -12,6 +12,7 @@ fn saved() -> Saved {
         saved_at: Timestamp(7),
         log: Some(LogPlace { topic: "feed.eu.v1".into(), next_offset: 4 }),
         beat: Some((beat(), Revision(9))),
+        history: Vec::new(),
     }
 }
 
@@ -96,7 +97,7 @@ fn i24_a_whole_frame_around_an_untrue_state_is_refused() {
 #[test]
 fn i24_an_empty_state_is_a_state() {
     let empty = Snapshot::of(region(), position(1, 1), State::default());
-    let saved = Saved { snapshot: empty, saved_at: Timestamp(0), log: None, beat: None };
+    let saved = Saved { snapshot: empty, saved_at: Timestamp(0), log: None, beat: None, history: Vec::new() };
     assert_eq!(disk::decode(&disk::encode(&saved)).unwrap().snapshot.head().count, 0);
 }
 

@@ -139,7 +139,7 @@ fn kept() -> Vec<Golden> {
         Gone { id: id("a/b/d"), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None },
     ];
     let at = Timestamp(1_796_000_001_000);
-    let saved = Saved { snapshot: snapshot(), saved_at: at, log: None, beat: None };
+    let saved = Saved { snapshot: snapshot(), saved_at: at, log: None, beat: None, history: Vec::new() };
     let log = Some(LogPlace { topic: "feed.eu.v1".into(), next_offset: 4_711 });
     vec![
         stored(

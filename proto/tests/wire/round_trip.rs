@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, id, registered};
-use rollcall_model::{Declaration, Epoch, Event, Query, Registration, Revision, SnapshotBuilder, Timestamp};
+use rollcall_model::history::Step;
+use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, id, region, registered};
+use rollcall_model::{
+    Declaration, Epoch, Event, History, Query, Registration, Revision, SnapshotBuilder, Timestamp, View,
+};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, StoredRegistration};
@@ -119,18 +122,30 @@ fn i18_the_pages_of_the_log_make_the_snapshot_again() {
 fn i24_a_saved_state_reads_back_equal() {
     for seed in seeds().step_by(10) {
         let mut origin = Origin::new(seed);
-        (0..seed % 40).for_each(|_| origin.step());
+        let mut view = View::new(region());
+        view.install(origin.snapshot(&origin.head()), None, "test", Timestamp(0));
+        for _ in 0..seed % 40 {
+            let before = origin.head();
+            origin.step();
+            for delta in origin.cut(&before, &mut Chance::new(seed)) {
+                view.apply(&delta);
+            }
+        }
         let mut chance = Chance::new(seed);
         let saved = Saved {
             snapshot: origin.snapshot(&origin.head()),
             saved_at: Timestamp(-1),
             log: chance.one_in(2).then(|| LogPlace { topic: "t".into(), next_offset: chance.number() }),
             beat: chance.one_in(2).then(|| (beat(), Revision(chance.number()))),
+            history: view.history().map(History::tail).unwrap_or_default(),
         };
         let read = disk::decode(&disk::encode(&saved)).unwrap();
         assert_eq!((read.saved_at, read.log, read.beat), (saved.saved_at, saved.log, saved.beat));
         assert_eq!(read.snapshot.head(), saved.snapshot.head());
         assert!(read.snapshot.state().iter().eq(saved.snapshot.state().iter()));
+        let same = |one: &Step, other: &Step| one.delta == other.delta && one.before == other.before;
+        assert_eq!(read.history.len(), saved.history.len());
+        assert!(read.history.iter().zip(&saved.history).all(|(one, other)| same(one, other)));
     }
 }
 
