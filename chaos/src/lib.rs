@@ -24,4 +24,5 @@ pub mod tap;
 pub mod timeline;
 pub mod topic_tap;
 pub mod traffic;
+pub mod watchers;
 pub mod wire;

@@ -6,6 +6,7 @@ mod members;
 mod partitions;
 mod processes;
 mod stores;
+mod watchers;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,9 +42,16 @@ pub struct Scenario {
 /// All of them, in order of their faults.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let mut all =
-        [members::all(), processes::all(), stores::all(), agents::all(), partitions::all(), load::all()]
-            .concat();
+    let mut all = [
+        members::all(),
+        processes::all(),
+        stores::all(),
+        agents::all(),
+        partitions::all(),
+        load::all(),
+        watchers::all(),
+    ]
+    .concat();
     all.sort_by_key(|scenario| scenario.fault);
     all
 }

@@ -16,6 +16,11 @@ async fn f01_an_etcd_leader_that_is_killed_costs_no_acknowledged_write_and_no_le
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rcv_02_watchers_that_reconnect_under_churn_miss_no_change_and_are_told_none_twice() {
+    holds("watchers-reconnect-short").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f17_a_third_of_the_owners_cut_off_lose_nothing_and_renew_their_old_epochs() {
     holds("cut-both-ways").await;
 }

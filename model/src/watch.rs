@@ -224,7 +224,7 @@ impl Cursor {
         };
         let mut span = Span::default();
         for step in steps.take(STEPS_AT_ONCE) {
-            if !span.takes(step, &self.query) {
+            if !span.takes(step, &self.query, &position) {
                 break;
             }
         }
@@ -254,6 +254,8 @@ impl Cursor {
 #[derive(Default)]
 struct Span {
     first: Option<Arc<Delta>>,
+    /// Where it begins, if that is within the first.
+    from: Option<Position>,
     last: Option<Arc<Delta>>,
     steps: usize,
     bytes: usize,
@@ -265,7 +267,7 @@ struct Span {
 impl Span {
     /// Adds the next step as a watcher with this query may see it; refuses it when there is enough. A put that no longer
     /// fits is still told if it did before, so that the watcher can drop it; a removal only of what it was shown.
-    fn takes(&mut self, step: &Step, query: &Query) -> bool {
+    fn takes(&mut self, step: &Step, query: &Query, known: &Position) -> bool {
         if self.steps > 0 && self.bytes + step.bytes() > STEPS_BYTES {
             return false;
         }
@@ -273,9 +275,19 @@ impl Span {
         self.steps += 1;
         self.first.get_or_insert_with(|| Arc::clone(&step.delta));
         self.last = Some(Arc::clone(&step.delta));
+        // Another holder's steps end elsewhere: of one that the watcher knows the beginning of, it is told the rest.
+        let is_overlapping =
+            step.delta.changes.first().is_some_and(|first| first.revision() <= known.revision);
+        if is_overlapping {
+            self.from = Some(known.clone());
+            self.is_cut = true;
+        }
         let all = query.is_everything();
         let fitted = |was: &Option<Arc<Registration>>| was.as_ref().is_some_and(|was| query.matches(was));
         for (change, was) in step.delta.changes.iter().zip(step.before.iter()) {
+            if is_overlapping && change.revision() <= known.revision {
+                continue;
+            }
             let is_told = all
                 || fitted(was)
                 || match change {
@@ -300,7 +312,7 @@ impl Span {
         if self.steps == 1 && !self.is_cut {
             return Some(first);
         }
-        let (region, from) = (first.region.clone(), first.from.clone());
+        let (region, from) = (first.region.clone(), self.from.unwrap_or_else(|| first.from.clone()));
         Some(Arc::new(Delta { region, from, to: last.to.clone(), changes: self.changes }))
     }
 }

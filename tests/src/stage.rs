@@ -104,6 +104,12 @@ impl Stage {
         self.urls.iter().map(|(http, _)| http.clone()).collect()
     }
 
+    /// Where the cell's processes listen: over HTTP, and over gRPC.
+    #[must_use]
+    pub fn listens(&self) -> &[(String, String)] {
+        &self.urls
+    }
+
     /// A client of one process of the cell.
     #[must_use]
     pub fn http(&self, n: usize) -> Http {
