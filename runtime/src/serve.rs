@@ -3,8 +3,8 @@
 //! Promises: a peer costs a bounded amount for a bounded time. There are at most so many connections at once; one that
 //! does not finish a request's head, asks for nothing, or is gone without a word is let go of, and a request's body has
 //! arrived in time or is given up. Answers that stream for days are as welcome as short ones: only a connection without
-//! any request is idle. When the process stops, nothing new is taken, what is in flight is answered, and what has not
-//! ended by a deadline is cut.
+//! any request is idle, and only one that takes nothing of what it asked for is stalled. When the process stops, nothing
+//! new is taken, what is in flight is answered, and what has not ended by a deadline is cut.
 //!
 //! A request that cannot be read is answered in the application's words. It never refuses one that it could read: routes, rights and sizes belong to the application. Each request carries
 //! its peer's address as axum's `ConnectInfo<SocketAddr>`.
@@ -68,6 +68,9 @@ pub struct Limits {
     pub idle: Duration,
     /// Longest time for a request's body, as long as its answer has not begun; 30 s: 256 KiB at 9 KiB/s.
     pub body: Duration,
+    /// Longest time in which a peer takes nothing of what is there for it, on a connection on which no other answer
+    /// moves either; 30 s: whoever takes a byte of a watch now and then stays, and one that is cut goes on where it was.
+    pub stalled: Duration,
     /// Interval of HTTP/2 pings, and the longest wait for their answers; 5 s each: a peer that is gone without a word
     /// is let go of within 10 s. For HTTP/1.1 TCP's own probes do the same within three times this.
     pub keep_alive: Duration,
@@ -85,6 +88,7 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(150),
             body: Duration::from_secs(30),
+            stalled: Duration::from_secs(30),
             keep_alive: Duration::from_secs(5),
             streams_max: 1_024,
             drain: Duration::from_secs(8),
@@ -189,7 +193,7 @@ impl Peers {
                 "rollcall.runtime.connections.cut",
                 "{connection}",
                 "Connections that were ended from this side, by listener and reason: full (above the bound), \
-                 slow_head, idle, drain.",
+                 slow_head, idle, stalled, drain.",
             ),
         }
     }
@@ -357,6 +361,12 @@ impl Shared {
                     Verdict::Alive => {}
                     Verdict::SlowHead => {
                         self.cut("slow_head");
+                        return;
+                    }
+                    // Neither pings nor TCP's probes see it: the peer is there, and leaves what it asked for lying.
+                    Verdict::Stalled => {
+                        self.cut("stalled");
+                        tracing::debug!(listener = self.name, %peer, "connection takes nothing, cutting it");
                         return;
                     }
                     // Told to end already, and still there after another such time.

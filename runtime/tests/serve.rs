@@ -44,7 +44,7 @@ struct Server {
 
 /// Limits that no test meets by accident.
 fn patient() -> Limits {
-    Limits { head: NEVER, idle: NEVER, body: NEVER, ..Limits::default() }
+    Limits { head: NEVER, idle: NEVER, body: NEVER, stalled: NEVER, ..Limits::default() }
 }
 
 async fn whole(request: Request) -> Result<String, String> {
@@ -75,6 +75,12 @@ async fn drip() -> Body {
     Body::from_stream(futures_util::stream::unfold(0, step))
 }
 
+/// More than any buffer on the way holds.
+async fn flood() -> Body {
+    let piece = |n: u32| async move { (n < 512).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b'.'; 64 * 1024])), n + 1)) };
+    Body::from_stream(futures_util::stream::unfold(0, piece))
+}
+
 async fn start(limits: Limits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (at, tasks, metrics) = (listener.local_addr().unwrap(), Tasks::new(), Metrics::new());
@@ -83,7 +89,8 @@ async fn start(limits: Limits) -> Server {
         .route("/whole", post(whole))
         .route("/refused", post(|| async { axum::http::StatusCode::IM_A_TEAPOT }))
         .route("/mimic", get(|| async { MIMIC }))
-        .route("/drip", get(drip));
+        .route("/drip", get(drip))
+        .route("/flood", get(flood));
     let peers = Peers::new(&metrics);
     let serve = Serve { listener, name: "http", app, limits, peers, words, stopping: tasks.cancelled() };
     tasks.spawn("http", serve.run());
@@ -219,6 +226,37 @@ fn f39_a_connection_without_requests_ends_and_one_with_a_stream_does_not() {
             seen.push_str(&until(&mut watch, "tick").await);
         }
         assert_eq!(server.cut("idle"), 1.0);
+    });
+}
+
+#[test]
+fn i25_a_peer_that_takes_nothing_of_what_it_asked_for_is_cut_and_a_slow_one_is_not() {
+    alone(async {
+        let server = start(Limits { stalled: SOON * 5, ..patient() }).await;
+        let flood = "GET /flood HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let mut slow = server.sent(flood).await;
+        let mut never = server.sent(flood).await;
+        let mut dripping = server.sent("GET /drip HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        until(&mut never, "HTTP/1.1 200").await;
+        let mut piece = vec![0; 1024 * 1024];
+        let mut took = 0;
+        // It takes a megabyte in the time, over and over, and so it has all of it in the end.
+        loop {
+            let read = tokio::time::timeout(DEADLINE, slow.read(&mut piece)).await.unwrap().unwrap();
+            if read == 0 {
+                break;
+            }
+            let before = took / piece.len();
+            took += read;
+            if took / piece.len() > before {
+                tokio::time::sleep(SOON / 2).await;
+            }
+        }
+        assert!(took > 512 * 64 * 1024, "{took} bytes came");
+        eventually("the one that takes nothing is cut", || async { (server.cut("stalled") == 1.0).then_some(()) }).await;
+        assert!(rest(&mut never).await.len() < 512 * 64 * 1024);
+        until(&mut dripping, "tick").await;
+        assert_eq!(server.cut("stalled"), 1.0, "whoever has taken all there is waits as long as it likes");
     });
 }
 

@@ -106,12 +106,29 @@ impl Drop for Timed {
 
 /// The answer's body, holding its request's turn until it is taken whole or let go of.
 pub(super) fn counted(body: Body, turn: Turn) -> Body {
-    Body::new(Counted { inner: body, _turn: turn })
+    Body::new(Counted { inner: body, turn, offered: false })
 }
 
 struct Counted {
     inner: Body,
-    _turn: Turn,
+    turn: Turn,
+    /// The last piece was handed over, and nobody has asked for more yet.
+    offered: bool,
+}
+
+impl Counted {
+    /// Who asks for more has taken what there was.
+    fn taken(&mut self) {
+        if std::mem::take(&mut self.offered) {
+            self.turn.took();
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.taken();
+    }
 }
 
 impl http_body::Body for Counted {
@@ -122,7 +139,13 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        self.taken();
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if matches!(polled, Poll::Ready(Some(Ok(_)))) {
+            self.offered = true;
+            self.turn.offers();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

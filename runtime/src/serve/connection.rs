@@ -24,6 +24,8 @@ use super::unreadable::{self, Unreadable, Words};
 const LINGER: Duration = Duration::from_secs(5);
 /// So much of it at a time.
 const DISCARD_BYTES: usize = 8 * 1024;
+/// What is written in pieces this large is of answers; pings and windows are smaller.
+const ANSWER_BYTES: usize = 256;
 
 pub(super) struct Socket {
     stream: TcpStream,
@@ -44,6 +46,14 @@ impl Socket {
     /// some of them), so only where the machine can have answered is there one.
     fn own_answer(&self, bytes: &[u8]) -> Option<(usize, Unreadable)> {
         unreadable::own_answer(bytes).filter(|_| self.pulse.awaits_head())
+    }
+
+    /// Notes that the network took some of an answer: its peer is slow, and no more than that.
+    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(ANSWER_BYTES..)) = written {
+            self.pulse.wrote();
+        }
+        written
     }
 
     /// Writes what was said in the place of so many bytes. Until it is through, the same bytes are offered again.
@@ -83,7 +93,10 @@ impl AsyncWrite for Socket {
             return self.poll_instead(cx, bytes.len());
         }
         match self.own_answer(bytes) {
-            None => Pin::new(&mut self.stream).poll_write(cx, bytes),
+            None => {
+                let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+                self.noted(written)
+            }
             Some((0, why)) => {
                 self.instead = Some((unreadable::written((self.words)(why)), 0));
                 self.poll_instead(cx, bytes.len())
@@ -109,7 +122,10 @@ impl AsyncWrite for Socket {
                 }
                 Pin::new(&mut self.stream).poll_write_vectored(cx, before)
             }
-            _ => Pin::new(&mut self.stream).poll_write_vectored(cx, parts),
+            _ => {
+                let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+                self.noted(written)
+            }
         }
     }
 

@@ -29,6 +29,10 @@ struct State {
     protocol: Protocol,
     /// The peer sent something that nobody read to its end.
     unread: bool,
+    /// Answers with a piece that was handed over and is not taken yet.
+    offered: usize,
+    /// When anything of any answer was last handed over, taken or written.
+    moved: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub(super) enum Verdict {
     SlowHead,
     /// Nothing was asked for a long time.
     Idle,
+    /// There is something for the peer, and it has taken nothing of any answer for a long time.
+    Stalled,
 }
 
 impl Pulse {
@@ -61,6 +67,8 @@ impl Pulse {
             head_since: Some(now),
             protocol: Protocol::Unknown(0),
             unread: false,
+            offered: 0,
+            moved: now,
         };
         Self { state: Mutex::new(state) }
     }
@@ -126,6 +134,25 @@ impl Pulse {
         }
     }
 
+    /// A piece of an answer is handed over: until it is taken, the answer waits for its peer.
+    pub(super) fn offers(&self) {
+        let mut state = self.state();
+        state.offered += 1;
+        state.moved = Instant::now();
+    }
+
+    /// It was taken, or its answer was let go of.
+    pub(super) fn took(&self) {
+        let mut state = self.state();
+        state.offered -= 1;
+        state.moved = Instant::now();
+    }
+
+    /// The network took some of an answer.
+    pub(super) fn wrote(&self) {
+        self.state().moved = Instant::now();
+    }
+
     /// Counts the rest anew.
     pub(super) fn rest(&self) {
         self.state().resting_since = Instant::now();
@@ -135,7 +162,7 @@ impl Pulse {
     /// shorter limit from now.
     pub(super) fn next_look(&self, limits: &Limits) -> Instant {
         let state = self.state();
-        let latest = Instant::now() + limits.head.min(limits.idle);
+        let latest = Instant::now() + limits.head.min(limits.idle).min(limits.stalled);
         match (state.requests, state.head_since) {
             (0, Some(since)) => latest.min(since + limits.head),
             (0, None) => latest.min(state.resting_since + limits.idle),
@@ -149,6 +176,7 @@ impl Pulse {
         match (state.requests, state.head_since) {
             (0, Some(since)) if since.elapsed() >= limits.head => Verdict::SlowHead,
             (0, None) if state.resting_since.elapsed() >= limits.idle => Verdict::Idle,
+            (1.., _) if state.offered > 0 && state.moved.elapsed() >= limits.stalled => Verdict::Stalled,
             _ => Verdict::Alive,
         }
     }
@@ -164,6 +192,16 @@ impl Turn {
     /// The connection it is on.
     pub(super) fn pulse(&self) -> Arc<Pulse> {
         Arc::clone(&self.pulse)
+    }
+
+    /// A piece of its answer is handed over.
+    pub(super) fn offers(&self) {
+        self.pulse.offers();
+    }
+
+    /// It was taken.
+    pub(super) fn took(&self) {
+        self.pulse.took();
     }
 }
 
