@@ -7,6 +7,7 @@
 pub mod caller;
 pub mod check;
 pub mod crowd;
+pub mod cycles;
 pub mod digests;
 pub mod fleet;
 pub mod game;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{fleet, game_day, kill_each, scenarios};
+use rollcall_chaos::{cycles, fleet, game_day, kill_each, scenarios};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -42,6 +42,7 @@ async fn run(name: &str, seed: u64) -> ExitCode {
     let (text, held) = match name {
         "list" => {
             println!("{:<24} {:<5} {}", "kill-each", "F01", kill_each::SHOWS);
+            println!("{:<24} {:<5} {}", cycles::VERB, "F39", cycles::SHOWS);
             for scenario in scenarios::all() {
                 println!("{:<24} {:<5} {}", scenario.name, scenario.fault, scenario.shows);
             }
@@ -49,6 +50,10 @@ async fn run(name: &str, seed: u64) -> ExitCode {
         }
         "kill-each" => {
             let report = kill_each::run(seed, |line| eprintln!("{line}")).await;
+            (report.text(), report.broken.is_empty())
+        }
+        cycles::VERB => {
+            let report = cycles::run(cycles::CYCLES, |line| eprintln!("{line}")).await;
             (report.text(), report.broken.is_empty())
         }
         name => {
