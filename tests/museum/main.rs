@@ -4,6 +4,7 @@
 
 mod identity;
 mod leases;
+mod regions;
 mod storage;
 
 use rollcall_tests::dev::Dev;

@@ -49,7 +49,12 @@ pub(crate) async fn listener() -> TcpListener {
 
 impl Cell {
     pub(crate) async fn start(region: &str) -> Self {
-        let origin = Arc::new(Mutex::new(Origin::new(region, "1-a")));
+        Self::start_as(region, "1-a").await
+    }
+
+    /// One with a history of this name.
+    pub(crate) async fn start_as(region: &str, incarnation: &str) -> Self {
+        let origin = Arc::new(Mutex::new(Origin::new(region, incarnation)));
         let (shown, view) = watch::channel(Arc::new(origin.lock().unwrap().view().clone()));
         let tasks = Tasks::new();
         let listener = listener().await;

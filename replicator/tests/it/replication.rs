@@ -269,6 +269,93 @@ async fn b59_a_second_publisher_writes_nothing_until_the_first_is_gone_and_then_
     east.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f52_two_registries_of_one_name_are_told_as_a_conflict_and_never_mixed() {
+    let log = MemoryLog::new();
+    let (one, other) = (Cell::start("us-east").await, Cell::start_as("us-east", "1-b").await);
+    for n in 0..20 {
+        one.change(|origin| drop(origin.put(&format!("ops/one/{n}"))));
+        other.change(|origin| drop(origin.put(&format!("ops/other/{n}"))));
+    }
+    let (a, b) = (publisher(&log, &one).await, follower(&log).await);
+    b.converges(&one).await;
+    let rival = publisher(&log, &other).await;
+    let told = async {
+        let conflicts = || b.figure("rollcall_replicator_view_resyncs", &["conflict"]);
+        while conflicts() == 0.0 {
+            let view = b.view("us-east");
+            let is_true = |cell: &Cell| cell.origin.lock().unwrap().was_once(&view);
+            assert!(is_true(&one) || is_true(&other), "a mixture: {:?}", view.position());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, told).await.expect("the conflict is counted");
+    for n in 0..200 {
+        one.change(|origin| drop(origin.put(&format!("ops/one/{n}"))));
+        other.change(|origin| drop(origin.put(&format!("ops/other/{n}"))));
+        let view = b.view("us-east");
+        let is_true = |cell: &Cell| cell.origin.lock().unwrap().was_once(&view);
+        assert!(is_true(&one) || is_true(&other), "a mixture: {:?}", view.position());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for replicator in [a, rival, b] {
+        replicator.stop().await;
+    }
+    one.stop().await;
+    other.stop().await;
+}
+
+/// B67: whoever came a day later missed what had been announced before, until it was announced again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b67_who_starts_when_the_beginning_is_forgotten_has_everything_all_the_same() {
+    let log = MemoryLog::bounded(40, 1 << 26);
+    let east = Cell::start("us-east").await;
+    let a = publisher(&log, &east).await;
+    for n in 0..200 {
+        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
+    }
+    let region = Region::parse("us-east").unwrap();
+    let forgotten = async {
+        while log.ends(&Topic::feed(&region)).await.expect("a topic").start == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, forgotten).await.expect("the feed forgets its beginning");
+    // In a day the publisher has written many snapshots; here it writes one because it begins anew.
+    a.stop().await;
+    let a = publisher(&log, &east).await;
+    let late = follower(&log).await;
+    let view = late.converges(&east).await;
+    assert_eq!(view.state().unwrap().count(), 200);
+    for replicator in [a, late] {
+        replicator.stop().await;
+    }
+    east.stop().await;
+}
+
+/// B53: changes of one instance were filed under the wrong region, the hash no longer fitted, and full fetches surged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b53_one_instance_that_changes_all_the_time_costs_deltas_alone() {
+    let log = MemoryLog::new();
+    let (east, west) = (Cell::start("us-east").await, Cell::start("eu-west").await);
+    let a = publisher(&log, &east).await;
+    let b = Replicator::start(|_| Ok(log.clone()), memory("eu-west", Some(&west), &["us-east"]), None).await;
+    for _ in 0..500 {
+        // One id in two regions: each has its own.
+        east.change(|origin| drop(origin.put("ops/mail/1")));
+        west.change(|origin| drop(origin.put("ops/mail/1")));
+    }
+    let view = b.converges(&east).await;
+    assert_eq!(view.resyncs(), 0);
+    assert_eq!(b.figure("rollcall_replicator_view_resyncs", &[]), 0.0);
+    for replicator in [a, b] {
+        replicator.stop().await;
+    }
+    for cell in [east, west] {
+        cell.stop().await;
+    }
+}
+
 fn is_current(view: &View) -> bool {
     view.freshness(real_clock().now()) == Freshness::Current
 }
