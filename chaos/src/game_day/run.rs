@@ -234,7 +234,7 @@ impl Game<'_> {
                     (None, None) => {
                         self.record.lock().unwrap().recovered = Some(now);
                         // Nothing takes the death of agents back; it is over when nobody meets them any more.
-                        self.ends(|fault| fault.zones.is_empty() && fault.programs.is_empty());
+                        self.ends(now, |fault| fault.zones.is_empty() && fault.programs.is_empty());
                         self.note("everything is as before".to_owned(), say);
                     }
                     (None, Some(why))
