@@ -9,7 +9,7 @@ SCENARIO ?=
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test regions regions-down chaos game-day bench
+.PHONY: help dev test regions regions-down chaos planted game-day bench
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ chaos: ## a fault run under traffic, judged by what a tap saw: ARGS='NAME [SEED]
 	@infra/install.sh test
 	cargo build -p rollcall
 	cargo run -p rollcall-chaos -- $(or $(ARGS),kill-each)
+
+planted: ## bugs planted into the product, one after another, each of which a named check must find
+	@infra/install.sh test
+	cargo build -p rollcall-chaos
+	cargo build -p rollcall --features planted --target-dir $(or $(CARGO_TARGET_DIR),target)/planted
+	@ROLLCALL_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target)/planted/debug/rollcall) $(dir $(ROLLCALL))rollcall-chaos planted $(ARGS)
 
 game-day: ## a failure on purpose, on real processes in networks of their own, with a report: SCENARIO=zone-partition
 	@infra/install.sh test

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall_model::planted::{self, Bug};
 use rollcall_model::{
     Clock, Code, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Owned, Position,
     Registration, Renewal, Revision, Timestamp, View, limits,
@@ -255,7 +256,7 @@ impl Registrar {
     /// The registration if this epoch holds it; an epoch that is ahead of the replica waits for it.
     async fn fenced(&self, id: &InstanceId, epoch: Epoch) -> Result<Arc<Registration>, Refusal> {
         match self.caught_up(id, epoch).await? {
-            Some(current) if current.epoch == epoch => Ok(current),
+            Some(current) if current.epoch == epoch || planted::is(Bug::AcceptAStaleEpoch) => Ok(current),
             Some(current) => Err(Refusal::superseded(&current, epoch)),
             None => Err(Refusal::not_registered(id.as_str())),
         }

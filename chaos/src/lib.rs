@@ -17,6 +17,7 @@ pub mod kill_each;
 pub mod ledger;
 pub mod linear;
 pub mod origin;
+pub mod planted;
 pub mod readers;
 pub mod report;
 pub mod scenarios;

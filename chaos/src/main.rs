@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{cycles, fleet, game_day, kill_each, scenarios};
+use rollcall_chaos::{cycles, fleet, game_day, kill_each, planted, scenarios};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -13,6 +13,7 @@ async fn main() -> ExitCode {
     match name.as_str() {
         fleet::VERB => return ended(fleet::run(&rest).await),
         game_day::zone::VERB => return ended(game_day::zone::run().await),
+        planted::VERB => return planted::run(rest.first().map(String::as_str), |text| print!("{text}")),
         game_day::VERB => return game_day::begin(&rest, |line| eprintln!("{line}")).await,
         game_day::sealed::WITHIN => {
             return game_day::within(&rest, |line| eprintln!("{line}"), |text| print!("{text}")).await;

@@ -40,7 +40,17 @@ fn main() -> ExitCode {
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    #[cfg(feature = "planted")]
+    plant(&environment);
     ExitCode::from(perform(args, &environment).code())
+}
+
+/// Plants the bug that the environment names.
+#[cfg(feature = "planted")]
+fn plant(environment: &[(String, String)]) {
+    let name = environment.iter().find(|(name, _)| name == "ROLLCALL_PLANTED").map(|(_, bug)| bug.as_str());
+    let bug = name.and_then(rollcall_model::planted::plant);
+    eprintln!("this build proves checkers and is for nothing else; the planted bug is {bug:?}");
 }
 
 fn perform(args: Args, environment: &[(String, String)]) -> Exit {

@@ -26,6 +26,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod load;
 pub mod name;
+pub mod planted;
 pub mod position;
 pub mod problem;
 pub mod query;

@@ -2,6 +2,7 @@
 
 use crate::deadlines::{Deadlines, Due, Mark};
 use crate::guard::{ExpiryGuard, Turn};
+use crate::planted::{self, Bug};
 use crate::time::Instant;
 
 /// What a sweep decided.
@@ -30,7 +31,9 @@ pub fn sweep(
     let overdue = deadlines.overdue(now);
     let turns = guard.judge(overdue.census.clone(), now);
     let remove = deadlines.take(&overdue, most, |lease| {
-        lease.verdict().is_some() || guard.allow(lease.zone.as_ref(), lease.length(), now)
+        lease.verdict().is_some()
+            || guard.allow(lease.zone.as_ref(), lease.length(), now)
+            || planted::is(Bug::DeleteWhileHeld)
     });
     let marks = deadlines.marks(&overdue, now, most_marks);
     Plan { remove, marks, turns }

@@ -13,6 +13,7 @@ use crate::freshness::{Freshness, Heard};
 use crate::history::{History, Step};
 use crate::limits;
 use crate::name::Region;
+use crate::planted::{self, Bug};
 use crate::position::{Position, Relation};
 use crate::registration::Registration;
 use crate::snapshot::Snapshot;
@@ -252,7 +253,8 @@ impl View {
         if bookmark.from.relation(&loaded.position) == Relation::Same(Ordering::Greater) {
             return Outcome::Gap;
         }
-        if bookmark.count != loaded.state.count() || bookmark.digest != loaded.state.digest() {
+        let is_true = bookmark.count == loaded.state.count() && bookmark.digest == loaded.state.digest();
+        if !is_true && !planted::is(Bug::IgnoreTheDigest) {
             return Outcome::Diverged;
         }
         loaded.position = bookmark.position.clone();

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Clock, Heard, Instant, Region, Timestamp, View};
+use rollcall_model::planted::{self, Bug};
+use rollcall_model::{Clock, Heard, Instant, Region, Snapshot, Timestamp, View};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_runtime::files::{self, DirLock};
 
@@ -26,13 +27,15 @@ pub struct Copy {
     _lock: Option<Arc<DirLock>>,
     next: Instant,
     saved: Option<(rollcall_model::Position, Option<u64>)>,
+    /// What would have been saved the last time; only a planted bug has any use for it.
+    before: Option<Snapshot>,
 }
 
 impl Copy {
     /// A copy that is not kept.
     #[must_use]
     pub fn nowhere() -> Self {
-        Self { file: None, _lock: None, next: Instant::default(), saved: None }
+        Self { file: None, _lock: None, next: Instant::default(), saved: None, before: None }
     }
 
     /// A copy in this file, whose directory is locked.
@@ -68,6 +71,10 @@ impl Copy {
     /// Saves if anything is new.
     pub async fn save(&mut self, view: &View, place: Option<u64>, clock: &Clock) {
         let (Some(file), Some(snapshot)) = (self.file.clone(), view.snapshot()) else { return };
+        let snapshot = match planted::is(Bug::OffsetBeforeView) {
+            true => self.before.replace(snapshot.clone()).unwrap_or(snapshot),
+            false => snapshot,
+        };
         let what = (snapshot.head().position.clone(), place);
         if self.saved.as_ref() == Some(&what) {
             return;

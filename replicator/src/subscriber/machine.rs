@@ -7,10 +7,13 @@
 //!
 //! Never here: reading, waiting, clocks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall_model::planted::{self, Bug};
 use rollcall_model::{
-    Backoff, Heard, Instant, Outcome, Position, Region, Relation, Revision, Timestamp, View,
+    Backoff, Delta, Heard, Instant, Outcome, Position, Region, Relation, Revision, Snapshot, State,
+    Timestamp, View,
 };
 use rollcall_proto::convert::FeedItem;
 
@@ -148,7 +151,10 @@ impl Machine {
         let known = view.position().cloned();
         let (outcome, from, to) = match record::read_item(&self.region, record) {
             Err(bad) => return self.refused(record.offset, bad.as_str(), is_shown, now, chance),
-            Ok(FeedItem::Delta(delta)) => (view.apply(&delta), delta.from.clone(), delta.to.clone()),
+            Ok(FeedItem::Delta(delta)) => {
+                let delta = planted_in(delta, record.offset);
+                (view.apply(&delta), delta.from.clone(), delta.to.clone())
+            }
             Ok(FeedItem::Bookmark(mut bookmark)) => {
                 bookmark.age = self.way.age(bookmark.age, record.lain_at_most, now);
                 (view.mark(&bookmark, now), bookmark.from.clone(), bookmark.position)
@@ -221,6 +227,13 @@ impl Machine {
             }
             (_, _) => {
                 self.hold_until = now.plus(self.read_wait.next(chance));
+                if planted::is(Bug::WipeOnEmpty)
+                    && let Some(position) = self.shown.position().cloned()
+                {
+                    let nothing = Snapshot::of(self.region.clone(), position, State::default());
+                    let _ = self.shown.install(nothing, None, "planted", Timestamp::default());
+                    return Step::Installed("planted");
+                }
                 Step::Nothing
             }
         }
@@ -306,6 +319,17 @@ impl Machine {
         self.place = Some(next);
         self.doing = Doing::Following { next, since: now };
         Step::Installed(reason)
+    }
+}
+
+/// The delta, unless a bug is planted that skips it now and then.
+fn planted_in(delta: Arc<Delta>, offset: u64) -> Arc<Delta> {
+    let is_planted = planted::is(Bug::SkipADelta) || planted::is(Bug::IgnoreTheDigest);
+    // Not the first ones: everything is to stand before it falls.
+    if is_planted && offset >= 200 && offset.is_multiple_of(20) {
+        Arc::new(Delta { changes: Vec::new(), ..(*delta).clone() })
+    } else {
+        delta
     }
 }
 
