@@ -158,4 +158,40 @@ mod tests {
         assert!(matches!(told(&anew).as_slice(), [Event::Delta(_)]), "a delta, and no snapshot");
         assert_eq!(told(&anew), told(&view));
     }
+
+    #[tokio::test]
+    async fn f34_a_copy_that_cannot_be_written_leaves_the_one_before_and_the_next_one_is_tried() {
+        let clock = Clock::new(|| Duration::from_secs(100), || 1_700_000_000_000);
+        let base = tempfile::tempdir().unwrap();
+        let (folder, aside) = (base.path().join("data"), base.path().join("aside"));
+        std::fs::create_dir(&folder).unwrap();
+        let file = Some(folder.join("us.state"));
+        let mut origin = Origin::new(8);
+        (0..10).for_each(|_| origin.step());
+        let mut saver = Saver::new(file.clone(), Duration::ZERO);
+        let mut save = async |origin: &Origin| {
+            let mut view = View::new(region());
+            view.install(origin.snapshot(&origin.head()), None, "test", Timestamp(0));
+            saver.due().await;
+            saver.save(&view, None, &clock);
+            saver.written().await;
+            origin.head()
+        };
+        let held =
+            async || load(file.clone(), &region()).await.map(|saved| saved.snapshot.head().position.clone());
+        let first = save(&origin).await;
+        assert_eq!(held().await.as_ref(), Some(&first));
+
+        // Nothing can be written where the folder was.
+        std::fs::rename(&folder, &aside).unwrap();
+        std::fs::write(&folder, b"in the way").unwrap();
+        origin.change();
+        save(&origin).await;
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::rename(&aside, &folder).unwrap();
+        assert_eq!(held().await, Some(first), "the one before is whole");
+        origin.change();
+        let third = save(&origin).await;
+        assert_eq!(held().await, Some(third));
+    }
 }

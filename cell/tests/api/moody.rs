@@ -21,6 +21,8 @@ pub(super) enum Mood {
     Mute,
     /// Its history is told late: not before the mood is another.
     Late,
+    /// It cannot be reached, and what was followed breaks off.
+    Severed,
     /// Its history leaves out what happened to registrations, as watches of etcd have.
     Forgetful,
 }
@@ -42,8 +44,14 @@ pub(super) struct MoodyFollow {
 
 impl Follow for MoodyFollow {
     async fn next(&mut self) -> Result<Vec<Happened>, StoreError> {
-        if self.held.is_none() {
-            self.held = Some(self.inner.next().await?);
+        while self.held.is_none() {
+            if self.store.is(Mood::Severed) {
+                return Err(StoreError::Unavailable("it broke off".into()));
+            }
+            let happened = tokio::time::timeout(Duration::from_millis(10), self.inner.next());
+            if let Ok(happened) = happened.await {
+                self.held = Some(happened?);
+            }
         }
         // Of nobody's waking: a test's store need not be efficient.
         while self.store.is(Mood::Late) {
@@ -81,7 +89,10 @@ impl Moody {
     }
 
     fn reached(&self) -> Result<(), StoreError> {
-        if self.is(Mood::Away) { Err(StoreError::Unavailable("it is away".into())) } else { Ok(()) }
+        if self.is(Mood::Away) || self.is(Mood::Severed) {
+            return Err(StoreError::Unavailable("it is away".into()));
+        }
+        Ok(())
     }
 }
 

@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
+use rollcall_cell::store::Store;
 use rollcall_cell::store::embedded::Embedded;
+use rollcall_model::Revision;
 
 use super::cell::{Cell, eventually, plain};
+use super::events::Events;
 use super::moody::{Mood, Moody};
 
 #[tokio::test]
@@ -107,4 +110,90 @@ async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
     })
     .await;
     assert_eq!(resync, "digest", "and says why");
+}
+
+/// What a process says of its own region: the state's word, and how many agents it shows.
+async fn shown(cell: &Cell) -> (String, usize) {
+    let list = cell.get("/v1/agents").await.json();
+    let state = list["regions"][0]["state"].as_str().unwrap().to_owned();
+    (state, list["agents"].as_array().unwrap().len())
+}
+
+/// B31: watchers asked for a compacted revision again and again, or died of it.
+#[tokio::test]
+async fn b31_f05_a_replica_that_compaction_outran_reads_anew_once_and_calls_nothing_older_current() {
+    let store = Embedded::memory().unwrap();
+    let first = Cell::with("us", &[], store.clone()).await;
+    first.keeps().await;
+    first.register_plain("ops/mail/1").await;
+    let severed = Moody::over(store.clone(), Mood::Well);
+    let second = Cell::with("us", &[], severed.clone()).await;
+    eventually("the second process shows it", || async {
+        (shown(&second).await == ("current".into(), 1)).then_some(())
+    })
+    .await;
+    let mut watcher = Events::of(second.open("/v1/watch", &[]).await);
+    watcher.until("snapshot_end").await;
+
+    severed.becomes(Mood::Severed);
+    eventually("it does not call itself current", || async {
+        (shown(&second).await == ("behind".into(), 1)).then_some(())
+    })
+    .await;
+    let epoch: u64 = first.register_plain("ops/mail/2").await.parse().unwrap();
+    // The revision is in the lower bits; everything before it is gone.
+    store.compact(Revision(epoch & ((1 << 40) - 1))).await.unwrap();
+    assert_eq!(shown(&second).await.1, 1, "it serves what it has");
+
+    severed.becomes(Mood::Well);
+    eventually("it is current again", || async {
+        let (state, agents) = shown(&second).await;
+        assert!(state != "current" || agents == 2, "I20: {agents} agents called {state}");
+        (state == "current").then_some(())
+    })
+    .await;
+    let names: Vec<_> = watcher.until("snapshot_end").await.into_iter().map(|event| event.name).collect();
+    let news: Vec<_> = names.iter().filter(|name| *name != "bookmark").collect();
+    assert_eq!(
+        news,
+        ["resync", "snapshot_begin", "put", "put", "snapshot_end"],
+        "and so are those it serves"
+    );
+    let regions = second.get("/v1/regions").await.json();
+    assert_eq!(regions["regions"][0]["last_resync"]["reason"], "history_passed");
+    let metrics = second.get("/metrics").await.text;
+    assert!(metrics.contains("rollcall_cell_view_resyncs{region=\"us\"} 1\n"), "once: {metrics}");
+}
+
+#[tokio::test]
+async fn rep_04_a_replica_whose_watch_broke_off_goes_on_from_its_revision_and_so_do_its_watchers() {
+    let store = Embedded::memory().unwrap();
+    let first = Cell::with("us", &[], store.clone()).await;
+    first.keeps().await;
+    first.register_plain("ops/mail/1").await;
+    let severed = Moody::over(store, Mood::Well);
+    let second = Cell::with("us", &[], severed.clone()).await;
+    eventually("the second process shows it", || async {
+        (shown(&second).await == ("current".into(), 1)).then_some(())
+    })
+    .await;
+    let mut watcher = Events::of(second.open("/v1/watch", &[]).await);
+    watcher.until("snapshot_end").await;
+    severed.becomes(Mood::Severed);
+    eventually("it does not call itself current", || async {
+        (shown(&second).await == ("behind".into(), 1)).then_some(())
+    })
+    .await;
+    first.register_plain("ops/mail/2").await;
+    first.register_plain("ops/mail/3").await;
+    severed.becomes(Mood::Well);
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        let news = watcher.next_news().await;
+        assert_eq!(news.name, "delta", "what happened meanwhile, and nothing anew");
+        let changes = news.data["changes"].as_array().unwrap();
+        told.extend(changes.iter().map(|change| change["put"]["id"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(told, ["ops/mail/2", "ops/mail/3"]);
+    assert_eq!(second.get("/v1/regions").await.json()["regions"][0]["last_resync"], Value::Null);
 }

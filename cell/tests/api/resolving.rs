@@ -232,3 +232,28 @@ async fn internal_capabilities_find_nobody_unless_they_are_asked_for() {
     assert_eq!(found(&cell, "capability=a:b:v1").await, answer("none", &[]));
     assert_eq!(found(&cell, "capability=a:b:v1&internal=true").await, answer("found", &["us a/b/1"]));
 }
+
+#[tokio::test]
+async fn res_08_res_11_a_second_provider_is_found_by_the_same_question_as_long_as_it_serves() {
+    let cell = Cell::start().await;
+    let sends = "capability=email:send:v1";
+    assert_eq!(found(&cell, sends).await, answer("none", &[]));
+    let provider = |lifecycle: &str| json!({"capabilities": ["email:send:v1"], "lifecycle": lifecycle});
+    agent(&cell, "ops/mail/1", provider("healthy")).await;
+    assert_eq!(found(&cell, sends).await, answer("found", &["us ops/mail/1"]));
+    // Another team's, under another name, and one that is not there yet.
+    let mut other = plain("lab/letters/1");
+    other["capabilities"] = json!(["email:send:v1", "paper:send:v1"]);
+    let epoch = cell.register(&other).await;
+    agent(&cell, "ops/pigeons/1", provider("starting")).await;
+    let (outcome, mut both) = found(&cell, sends).await;
+    both.sort();
+    assert_eq!((outcome, both), answer("found", &["us lab/letters/1", "us ops/mail/1"]));
+    let candidates = resolved(&cell, sends).await["candidates"].clone();
+    for member in ["id", "endpoints", "capabilities", "epoch", "lifecycle", "age_ms"] {
+        assert!(!candidates[0][member].is_null(), "{member}: {candidates}");
+    }
+    let path = "/v1/registrations/lab/letters/1";
+    cell.fenced("PATCH", path, &epoch, &json!({"lifecycle": "draining"})).await;
+    assert_eq!(found(&cell, sends).await, answer("found", &["us ops/mail/1"]));
+}
