@@ -11,6 +11,7 @@
 
 mod body;
 mod connection;
+mod gathered;
 mod pulse;
 mod unreadable;
 

@@ -77,7 +77,9 @@ async fn drip() -> Body {
 
 /// More than any buffer on the way holds.
 async fn flood() -> Body {
-    let piece = |n: u32| async move { (n < 512).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b'.'; 64 * 1024])), n + 1)) };
+    let piece = |n: u32| async move {
+        (n < 512).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b'.'; 64 * 1024])), n + 1))
+    };
     Body::from_stream(futures_util::stream::unfold(0, piece))
 }
 
@@ -253,7 +255,10 @@ fn i25_a_peer_that_takes_nothing_of_what_it_asked_for_is_cut_and_a_slow_one_is_n
             }
         }
         assert!(took > 512 * 64 * 1024, "{took} bytes came");
-        eventually("the one that takes nothing is cut", || async { (server.cut("stalled") == 1.0).then_some(()) }).await;
+        eventually("the one that takes nothing is cut", || async {
+            (server.cut("stalled") == 1.0).then_some(())
+        })
+        .await;
         assert!(rest(&mut never).await.len() < 512 * 64 * 1024);
         until(&mut dripping, "tick").await;
         assert_eq!(server.cut("stalled"), 1.0, "whoever has taken all there is waits as long as it likes");

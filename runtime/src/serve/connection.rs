@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use super::gathered::Gathered;
 use super::pulse::Pulse;
 use super::unreadable::{self, Unreadable, Words};
 
@@ -28,7 +29,7 @@ const DISCARD_BYTES: usize = 8 * 1024;
 const ANSWER_BYTES: usize = 256;
 
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Gathered,
     pulse: Arc<Pulse>,
     /// Set once the writing side is closed and the peer may still be sending.
     lingering: Option<Pin<Box<Sleep>>>,
@@ -39,6 +40,7 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, words: Words) -> Self {
+        let stream = Gathered::new(stream);
         Self { stream, pulse, lingering: None, words, instead: None }
     }
 
@@ -80,8 +82,9 @@ impl AsyncRead for Socket {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if let Some(came) = buffer.filled().get(before..)
             && !came.is_empty()
+            && self.pulse.came(came)
         {
-            self.pulse.came(came);
+            self.stream.gather();
         }
         Poll::Ready(Ok(()))
     }

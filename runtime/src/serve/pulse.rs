@@ -78,8 +78,8 @@ impl Pulse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes bytes that came.
-    pub(super) fn came(&self, bytes: &[u8]) {
+    /// Notes bytes that came; says whether they are HTTP/2.
+    pub(super) fn came(&self, bytes: &[u8]) -> bool {
         let mut state = self.state();
         match state.protocol {
             Protocol::Http2 => {}
@@ -101,6 +101,7 @@ impl Pulse {
             }
             Protocol::Http1 => {}
         }
+        state.protocol == Protocol::Http2
     }
 
     /// A request begins; it lasts until what this returns is dropped.
