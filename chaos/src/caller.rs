@@ -1,5 +1,6 @@
 //! A client that talks plain HTTP and writes down what it asked and what it was told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +35,13 @@ impl Caller {
     #[must_use]
     pub fn patient(client: u32, urls: &[String], history: History, patience: Duration) -> Self {
         let cells = urls.iter().map(|url| Http::patient(url.clone(), patience)).collect();
+        Self { client, cells, history, zone: "a".to_owned() }
+    }
+
+    /// A client that calls from this address of the own machine.
+    #[must_use]
+    pub fn from_address(client: u32, urls: &[String], history: History, own: IpAddr) -> Self {
+        let cells = urls.iter().map(|url| Http::from_address(url.clone(), PATIENCE, own)).collect();
         Self { client, cells, history, zone: "a".to_owned() }
     }
 

@@ -4,19 +4,22 @@
 //! violations beside it: a check that was never seen to fail proves nothing. Never here: time of its own, or I/O.
 
 mod acknowledged;
+mod dead;
 mod guard;
 mod leases;
 mod order;
 #[cfg(test)]
 mod planted;
+pub mod planting;
 mod removals;
 mod topics;
 
 use std::time::Duration;
 
 pub use acknowledged::{acknowledged, epochs};
+pub use dead::the_dead_go;
 pub use guard::bound;
-pub use leases::{grace, no_early_expiry, the_dead_go};
+pub use leases::{grace, no_early_expiry};
 pub use order::linearizable;
 pub use removals::{fenced, final_deregistration, whole};
 pub use topics::{own_history, whole_chain};

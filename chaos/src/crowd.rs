@@ -3,7 +3,7 @@
 //! Restless instances belong to nobody: several clients register, renew, change and take back the same ones at the same
 //! time, with epochs that are current or old. A steady owner registers once and renews every third of its lease, at
 //! another process of the cell when one refuses, as any good client does; if it is ever told that it is gone, it
-//! registers anew, and that is counted.
+//! registers anew, and that is counted. Mortals are registered and never heard of again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::caller::Caller;
 use crate::history::{Act, History, Outcome};
+use crate::mortals::Mortals;
 use crate::timeline::Timeline;
 
 /// How large a crowd is.
@@ -57,6 +58,7 @@ pub struct Crowd {
     steady: Arc<Mutex<BTreeMap<String, Steady>>>,
     changing: Arc<AtomicBool>,
     stopped: Arc<AtomicBool>,
+    mortals: Mortals,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -102,7 +104,11 @@ impl Crowd {
             };
             tasks.push(tokio::spawn(owner.run(chance(client))));
         }
-        Self { steady, changing, stopped, tasks }
+        let last = size.clients + u32::try_from(size.steady).expect("few owners");
+        let caller = Caller::new(last, &routes[0], history.clone());
+        // Of the restless, one in two stands at any time.
+        let mortals = Mortals::start(caller, &routes[0], size.lease, size.steady + size.restless / 2);
+        Self { steady, changing, stopped, mortals, tasks }
     }
 
     /// Lets the restless only renew, or change again.
@@ -126,6 +132,7 @@ impl Crowd {
     /// Ends it; calls in flight are waited for.
     pub async fn stop(self) -> BTreeMap<String, Steady> {
         self.stopped.store(true, Ordering::Relaxed);
+        self.mortals.stop().await;
         for task in self.tasks {
             task.await.expect("a client does not panic");
         }

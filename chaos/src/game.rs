@@ -8,14 +8,18 @@ use rollcall_tests::eventually::eventually;
 use rollcall_tests::proxy::Proxy;
 use rollcall_tests::stage::{REGION, Shape, Stage};
 
+use crate::calm::Calm;
+use crate::check::planting::{self, Record};
 use crate::check::{self, Rules, Verdict};
 use crate::crowd::{Crowd, Size};
+use crate::fleet::Fleet;
 use crate::history::{self, Act, History};
+use crate::mortals::MORTAL;
 use crate::origin::Origin;
 use crate::readers::{self, Readers};
 use crate::report::Report;
 use crate::scenarios::Scenario;
-use crate::tap::{Event, Tap};
+use crate::tap::{Event, Tap, What};
 use crate::timeline::Timeline;
 
 /// Acknowledged writes, and renewals, that a phase must have; with fewer the run was too quiet to prove anything.
@@ -24,6 +28,8 @@ const BUSY: usize = 60;
 const BUSY_WITHIN: Duration = Duration::from_secs(45);
 /// A call that was given up by its client is over in the cell and in etcd by then.
 const CALLS_ARE_OVER: Duration = Duration::from_secs(7);
+/// So many of the dead must be seen to go after a fault.
+const BURIED: usize = 2;
 /// How long the store may take to say where its history ends.
 const MARKED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -52,6 +58,8 @@ pub struct Game {
     pub crowd: Crowd,
     /// The readers.
     pub readers: Readers,
+    /// What the keeper says of its guard.
+    pub calm: Calm,
     /// What the checks go by.
     pub rules: Rules,
     /// Promises that a scenario looked at itself.
@@ -60,6 +68,8 @@ pub struct Game {
     pub losses_allowed: bool,
     /// The ways of the owners that go apart.
     pub proxies: Vec<Proxy>,
+    /// Processes of registrants, which live until the run ends: that they fell silent would be a fault of its own.
+    pub fleets: Vec<Fleet>,
     tap: Option<Tap>,
     lives: Vec<(u64, Vec<Event>)>,
     disagreements: Vec<String>,
@@ -91,6 +101,7 @@ impl Game {
         let tap = Tap::start(stage.etcd.addresses(), timeline);
         let crowd = Crowd::start(&size, &routes, &history, timeline, seed);
         let readers = Readers::start(&stage.urls(), timeline);
+        let calm = Calm::watch(&stage.urls(), timeline);
         Self {
             stage,
             history,
@@ -99,10 +110,12 @@ impl Game {
             size,
             crowd,
             readers,
+            calm,
             rules: Rules::default(),
             verdicts: Vec::new(),
             losses_allowed: false,
             proxies,
+            fleets: Vec::new(),
             tap: Some(tap),
             lives: vec![(0, Vec::new())],
             disagreements: Vec::new(),
@@ -163,6 +176,48 @@ impl Game {
         self.note(format!("{phase}: {} writes, {} renewals acknowledged", seen.0, seen.1));
     }
 
+    /// Waits until the dead go again: some of those that nobody renews are removed from now on, and the guard is calm.
+    pub async fn buries(&mut self) {
+        let since = self.timeline.now();
+        let within = self.size.lease * 4 + Duration::from_secs(20);
+        let mut seen = (0, false);
+        while seen.0 < BURIED || !seen.1 {
+            if self.timeline.now() - since > within {
+                let words = format!(
+                    "I06: within {within:?} {} of the dead went, and the guard was calm: {}",
+                    seen.0, seen.1
+                );
+                self.demand(false, words);
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            let gone =
+                |event: &Event| event.at > since && event.what == What::Removed && event.key.contains(MORTAL);
+            seen.0 = self.tap.as_ref().map_or(0, |tap| tap.count(gone));
+            seen.1 = self.calm.last().is_some_and(|sight| sight.calm == Some(true));
+        }
+        let took = (self.timeline.now() - since).as_secs_f64();
+        self.note(format!("{} of the dead went within {took:.1} s, and the guard is calm", seen.0));
+    }
+
+    /// Waits until the tap has seen something of this kind; whether it did in time.
+    pub async fn sees(&self, within: Duration, what: impl Fn(&Event) -> bool) -> bool {
+        let since = self.timeline.now();
+        while self.tap.as_ref().is_none_or(|tap| tap.count(&what) == 0) {
+            if self.timeline.now() - since > within {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        true
+    }
+
+    /// Everything up to this revision was tapped at every member.
+    #[must_use]
+    pub fn tapped_everywhere(&self) -> u64 {
+        self.tap.as_ref().map_or(0, Tap::everywhere)
+    }
+
     /// Waits until a write is acknowledged that was sent from now on; how long that took.
     pub async fn writes_again(&mut self, within: Duration) -> Duration {
         let since = self.timeline.now();
@@ -213,6 +268,7 @@ impl Game {
 
     /// Ends the traffic and judges.
     pub async fn end(mut self, scenario: &Scenario, seed: u64) -> Report {
+        let until = self.timeline.now();
         let steady = self.crowd.stop().await;
         tokio::time::sleep(CALLS_ARE_OVER).await;
         let looks = self.readers.stop().await;
@@ -231,6 +287,8 @@ impl Game {
         let origin = Origin::walk(&prefix, &self.lives);
         let ops = self.history.ops();
         let mut verdicts = check::all(&origin, &ops, &self.rules);
+        let calm = self.calm.sights();
+        verdicts.push(check::the_dead_go(&origin, &ops, &calm, until, &self.rules));
         verdicts.push(readers::true_states(&origin, &looks));
         verdicts.push(Verdict {
             ids: "tap",
@@ -249,12 +307,22 @@ impl Game {
         if self.landed == 0 {
             self.broken.push("quiet: no fault landed".to_owned());
         }
+        let record = Record {
+            prefix,
+            lives: std::mem::take(&mut self.lives),
+            ops: ops.clone(),
+            looks: looks.clone(),
+            calm,
+            until,
+            rules: self.rules,
+        };
+        verdicts.push(planting::seen_to_fail(&record, &origin));
         let mut report =
             Report::new(scenario, seed, self.diary, &ops, &looks, &origin, verdicts, self.broken);
         if !report.holds() {
             let kept = self.stage.keep();
             let _ = std::fs::write(kept.join("history.jsonl"), history::lines(&ops));
-            let events: String = self
+            let events: String = record
                 .lives
                 .iter()
                 .flat_map(|(_, events)| events)

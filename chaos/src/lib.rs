@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a scenario fails by panicking")]
 
 pub mod caller;
+pub mod calm;
 pub mod check;
 pub mod crowd;
 pub mod cycles;
@@ -16,6 +17,7 @@ pub mod history;
 pub mod kill_each;
 pub mod ledger;
 pub mod linear;
+pub mod mortals;
 pub mod origin;
 pub mod planted;
 pub mod readers;

@@ -1,6 +1,9 @@
 //! The fault runs by name. A scenario is a stage, a crowd and steps; what must hold is the same for all.
 
 mod agents;
+mod compaction;
+mod crashes;
+mod hostile;
 mod load;
 mod members;
 mod partitions;
@@ -10,6 +13,7 @@ mod watchers;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use rollcall_tests::stage::Shape;
 
@@ -45,11 +49,14 @@ pub fn all() -> Vec<Scenario> {
     let mut all = [
         members::all(),
         processes::all(),
+        crashes::all(),
         stores::all(),
+        compaction::all(),
         agents::all(),
         partitions::all(),
         load::all(),
         watchers::all(),
+        hostile::all(),
     ]
     .concat();
     all.sort_by_key(|scenario| scenario.fault);
@@ -67,12 +74,17 @@ fn scenario(name: &'static str, fault: &'static str, shows: &'static str, steps:
     Scenario { name, fault, shows, shape: stage, size: Size::default, ways: Ways::Direct, steps }
 }
 
+/// So long after the dead went again the traffic goes on: one that stayed would be missed by then.
+const MISSED: Duration = Duration::from_secs(8);
+
 /// Runs one: traffic before, during and after, then every check.
 pub async fn run(scenario: &Scenario, seed: u64, say: fn(&str)) -> Report {
     let mut game = Game::begin(&(scenario.shape)(), (scenario.size)(), scenario.ways, seed, say).await;
     game.busy("before").await;
     (scenario.steps)(&mut game).await;
     game.busy("after").await;
+    game.buries().await;
+    game.flow(MISSED).await;
     Box::pin(game.end(scenario, seed)).await
 }
 

@@ -62,6 +62,8 @@ pub struct Tap {
     endpoints: Vec<String>,
     seen: Arc<Mutex<Seen>>,
     reached: Arc<AtomicU64>,
+    /// The same of each member's stream alone.
+    each: Vec<Arc<AtomicU64>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -71,10 +73,13 @@ impl Tap {
     pub fn start(endpoints: Vec<String>, timeline: Timeline) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let reached = Arc::new(AtomicU64::new(0));
+        let each: Vec<Arc<AtomicU64>> = endpoints.iter().map(|_| Arc::default()).collect();
         let tasks = endpoints
             .iter()
-            .map(|endpoint| {
+            .zip(&each)
+            .map(|(endpoint, own)| {
                 let stream = Stream {
+                    own: Arc::clone(own),
                     endpoint: endpoint.clone(),
                     seen: Arc::clone(&seen),
                     reached: Arc::clone(&reached),
@@ -83,7 +88,7 @@ impl Tap {
                 tokio::spawn(stream.run())
             })
             .collect();
-        Self { endpoints, seen, reached, tasks }
+        Self { endpoints, seen, reached, each, tasks }
     }
 
     /// Everything up to this revision has been seen.
@@ -92,10 +97,16 @@ impl Tap {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// How many events were seen so far.
+    /// Every member's stream has seen everything up to this revision: what is before it may be compacted.
     #[must_use]
-    pub fn events(&self) -> usize {
-        self.seen.lock().unwrap().events.len()
+    pub fn everywhere(&self) -> u64 {
+        self.each.iter().map(|own| own.load(Ordering::Relaxed)).min().unwrap_or(0)
+    }
+
+    /// How many events of this kind were seen so far.
+    #[must_use]
+    pub fn count(&self, of: impl Fn(&Event) -> bool) -> usize {
+        self.seen.lock().unwrap().events.values().filter(|event| of(event)).count()
     }
 
     /// Writes the mark, waits until it was seen, and gives everything in order; with what the members disagree on.
@@ -148,6 +159,7 @@ impl Drop for Tap {
 }
 
 struct Stream {
+    own: Arc<AtomicU64>,
     endpoint: String,
     seen: Arc<Mutex<Seen>>,
     reached: Arc<AtomicU64>,
@@ -187,6 +199,7 @@ impl Stream {
             if let Some(last) = events.last().map(|event| event.revision) {
                 self.record(events);
                 *next = last + 1;
+                self.own.store(last, Ordering::Relaxed);
                 self.reached.fetch_max(last, Ordering::Relaxed);
             }
         }

@@ -38,28 +38,58 @@ impl Etcd {
     }
 
     fn spawn(&mut self, count: usize) {
+        self.members = (0..count).map(|n| self.process(n, count, "new")).collect();
+    }
+
+    /// Starts one member; `state` says whether the cluster is new or existing.
+    fn process(&self, n: usize, count: usize, state: &str) -> Process {
         let all: Vec<_> = (0..count).map(|n| format!("m{n}={}", self.peer(n))).collect();
-        self.members = (0..count)
-            .map(|n| {
-                let (client, peer) = (self.address(n), self.peer(n));
-                let data = self.data(n).display().to_string();
-                let mut arguments: Vec<String> = [
-                    ("--name", format!("m{n}")),
-                    ("--log-level", "warn".to_owned()),
-                    ("--data-dir", data),
-                    ("--listen-client-urls", client.clone()),
-                    ("--advertise-client-urls", client),
-                    ("--listen-peer-urls", peer.clone()),
-                    ("--initial-advertise-peer-urls", peer),
-                    ("--initial-cluster", all.join(",")),
-                ]
-                .into_iter()
-                .flat_map(|(flag, value)| [flag.to_owned(), value])
-                .collect();
-                arguments.extend(self.flags.iter().cloned());
-                Process::start(&format!("etcd{n}"), &self.folder, tool("etcd"), arguments, &[])
-            })
-            .collect();
+        let (client, peer) = (self.address(n), self.peer(n));
+        let data = self.data(n).display().to_string();
+        let mut arguments: Vec<String> = [
+            ("--name", format!("m{n}")),
+            ("--log-level", "warn".to_owned()),
+            ("--data-dir", data),
+            ("--listen-client-urls", client.clone()),
+            ("--advertise-client-urls", client),
+            ("--listen-peer-urls", peer.clone()),
+            ("--initial-advertise-peer-urls", peer),
+            ("--initial-cluster", all.join(",")),
+            ("--initial-cluster-state", state.to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        arguments.extend(self.flags.iter().cloned());
+        Process::start(&format!("etcd{n}"), &self.folder, tool("etcd"), arguments, &[])
+    }
+
+    /// Takes a member out of the cluster for good: by another one's word, then its process and its data go.
+    ///
+    /// # Errors
+    /// What etcd's tool said.
+    pub fn take_out(&mut self, n: usize) -> Result<(), String> {
+        let other = (n + 1) % self.members.len();
+        let listed = self.ctl(other, &["member", "list"])?;
+        let name = format!("m{n}");
+        let fields = |line: &str| line.split(", ").map(str::to_owned).collect::<Vec<_>>();
+        let member = listed.lines().map(fields).find(|fields| fields.get(2) == Some(&name));
+        let member = member.ok_or_else(|| format!("{name} is not in {listed}"))?;
+        self.ctl(other, &["member", "remove", &member[0]])?;
+        self.members[n].kill();
+        std::fs::remove_dir_all(self.data(n)).map_err(|error| error.to_string())
+    }
+
+    /// Adds a member in the place of one that was taken out, with nothing on its disk.
+    ///
+    /// # Errors
+    /// What etcd's tool said.
+    pub fn put_in(&mut self, n: usize) -> Result<(), String> {
+        let other = (n + 1) % self.members.len();
+        let peer = format!("--peer-urls={}", self.peer(n));
+        self.ctl(other, &["member", "add", &format!("m{n}"), &peer])?;
+        self.members[n] = self.process(n, self.members.len(), "existing");
+        Ok(())
     }
 
     /// How many members there are, running or not.

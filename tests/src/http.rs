@@ -50,6 +50,13 @@ impl Http {
         Self { base: base.into(), client }
     }
 
+    /// The same, calling from this address of the own machine.
+    #[must_use]
+    pub fn from_address(base: impl Into<String>, patience: Duration, own: std::net::IpAddr) -> Self {
+        let client = reqwest::Client::builder().timeout(patience).local_address(own).build();
+        Self { base: base.into(), client: client.expect("a client builds") }
+    }
+
     /// The cell's URL.
     #[must_use]
     pub fn base(&self) -> &str {

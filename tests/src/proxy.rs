@@ -18,6 +18,7 @@ pub struct Proxy {
     address: SocketAddr,
     requests: watch::Sender<bool>,
     answers: watch::Sender<bool>,
+    broken_off: watch::Sender<u64>,
     task: JoinHandle<()>,
 }
 
@@ -29,23 +30,32 @@ impl Proxy {
         let address = listener.local_addr().expect("an address");
         let (requests, requests_cut) = watch::channel(false);
         let (answers, answers_cut) = watch::channel(false);
+        let (broken_off, breaks) = watch::channel(0);
         let task = tokio::spawn(async move {
             // Ends with the task, and its connections with it.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((inbound, _)) = listener.accept().await {
                 let (target, there, back) = (target.clone(), requests_cut.clone(), answers_cut.clone());
+                let mut breaks = breaks.clone();
+                breaks.mark_unchanged();
                 connections.spawn(async move {
-                    // Without a target the connection just ends, as it would without a proxy.
-                    if let Ok(outbound) = TcpStream::connect(&target).await {
-                        let (from_client, to_client) = inbound.into_split();
-                        let (from_cell, to_cell) = outbound.into_split();
-                        tokio::join!(pump(from_client, to_cell, there), pump(from_cell, to_client, back));
+                    let carried = async {
+                        // Without a target the connection just ends, as it would without a proxy.
+                        if let Ok(outbound) = TcpStream::connect(&target).await {
+                            let (from_client, to_client) = inbound.into_split();
+                            let (from_cell, to_cell) = outbound.into_split();
+                            tokio::join!(pump(from_client, to_cell, there), pump(from_cell, to_client, back));
+                        }
+                    };
+                    tokio::select! {
+                        () = carried => {}
+                        _ = breaks.changed() => {}
                     }
                 });
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, requests, answers, task }
+        Self { address, requests, answers, broken_off, task }
     }
 
     /// Its own address, as a URL.
@@ -58,6 +68,11 @@ impl Proxy {
     pub fn cut(&self, requests: bool, answers: bool) {
         self.requests.send_replace(requests);
         self.answers.send_replace(answers);
+    }
+
+    /// Ends every connection at once; what was on its way is never delivered.
+    pub fn break_off(&self) {
+        self.broken_off.send_modify(|count| *count += 1);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::eventually::eventually;
 use crate::http::Http;
 use crate::paths;
 use crate::process::Process;
+use crate::proxy::Proxy;
 use crate::regions::free_base_port;
 
 /// The region's name.
@@ -31,11 +32,13 @@ pub struct Shape {
     pub etcd_flags: Vec<&'static str>,
     /// More lines of the cells' configuration.
     pub settings: String,
+    /// Whether each process of the cell reaches each member of etcd over a way of its own that can be cut.
+    pub ways: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { members: 3, cells: 2, etcd_flags: Vec::new(), settings: String::new() }
+        Self { members: 3, cells: 2, etcd_flags: Vec::new(), settings: String::new(), ways: false }
     }
 }
 
@@ -46,6 +49,7 @@ pub struct Stage {
     pub etcd: Etcd,
     cells: Vec<Process>,
     urls: Vec<(String, String)>,
+    ways: Vec<Vec<Proxy>>,
     folder: Option<tempfile::TempDir>,
 }
 
@@ -57,10 +61,20 @@ impl Stage {
         let flags = &shape.etcd_flags;
         let mut etcd = Etcd::start(shape.members, folder.path(), base + ETCD, flags);
         etcd.usable().await;
-        let mut stage = Self { etcd, cells: Vec::new(), urls: Vec::new(), folder: Some(folder) };
+        let mut stage =
+            Self { etcd, cells: Vec::new(), urls: Vec::new(), ways: Vec::new(), folder: Some(folder) };
         assert!(shape.cells <= CELLS_MAX, "at most {CELLS_MAX} processes of the cell");
         for n in 0..shape.cells {
-            stage.add_cell(n, base, &shape.settings);
+            let mut endpoints = stage.etcd.addresses();
+            let mut ways = Vec::new();
+            if shape.ways {
+                for endpoint in &endpoints {
+                    ways.push(Proxy::to(endpoint).await);
+                }
+                endpoints = ways.iter().map(Proxy::url).collect();
+            }
+            stage.ways.push(ways);
+            stage.add_cell(n, base, &endpoints, &shape.settings);
         }
         for n in 0..shape.cells {
             stage.cell_ready(n).await;
@@ -68,13 +82,12 @@ impl Stage {
         stage
     }
 
-    fn add_cell(&mut self, n: usize, base: u16, settings: &str) {
+    fn add_cell(&mut self, n: usize, base: u16, endpoints: &[String], settings: &str) {
         let port = base + 10 * u16::try_from(n).expect("few cells");
         let (http, grpc) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 1));
         let folder = self.folder().to_owned();
         let mut text = String::new();
         let data = folder.join(format!("cell{n}"));
-        let endpoints = self.etcd.addresses();
         let _ = writeln!(
             text,
             "region = {REGION:?}\nzone = \"a\"\ndata_dir = {:?}\n",
@@ -128,6 +141,12 @@ impl Stage {
     /// One process of the cell.
     pub fn cell(&mut self, n: usize) -> &mut Process {
         &mut self.cells[n]
+    }
+
+    /// The ways of one process of the cell to the members of etcd; none where the stage was made without.
+    #[must_use]
+    pub fn ways(&self, n: usize) -> &[Proxy] {
+        &self.ways[n]
     }
 
     /// How many processes the cell has.

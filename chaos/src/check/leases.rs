@@ -1,4 +1,4 @@
-//! I05: nobody goes early. I06: the dead go in time. I09: a new keeper waits.
+//! I05: nobody goes early. I09: a new keeper waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,25 +77,6 @@ pub fn grace(origin: &Origin, rules: &Rules) -> Verdict {
                 standing.id,
                 at.saturating_sub(*first).as_secs_f64(),
                 standing.lease.as_secs()
-            )
-        });
-    }
-    verdict
-}
-
-/// Who fell silent at `since` is gone within its lease and `allowed` (I06).
-#[must_use]
-pub fn the_dead_go(origin: &Origin, dead: &[(String, Duration)], allowed: Duration) -> Verdict {
-    let mut verdict = Verdict::of("I06");
-    for (id, since) in dead {
-        let Some(standing) = origin.standings.iter().rfind(|s| s.id == *id && s.from.at <= *since) else {
-            continue;
-        };
-        let until = standing.until.as_ref().map(|(moment, _)| moment.at);
-        verdict.judge(until.is_some_and(|until| until <= *since + standing.lease + allowed), || {
-            format!(
-                "I06: {id} fell silent at {since:?} and went at {until:?}; its lease is {:?}",
-                standing.lease
             )
         });
     }

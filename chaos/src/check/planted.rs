@@ -7,6 +7,7 @@ use rollcall_model::{Declaration, Declared, InstanceId, Owned, RemovalReason, Ti
 use rollcall_proto::store::{self, Gone, StoredRegistration};
 
 use super::*;
+use crate::calm::Sight;
 use crate::history::{Act, Op, Outcome};
 use crate::tap::{Event, What};
 
@@ -214,13 +215,62 @@ fn i05_an_expiry_within_a_lease_of_an_acknowledged_renewal_is_seen() {
     assert_eq!(plant.broken(), ["I05"]);
 }
 
+/// A keeper that beats every second until then.
+fn kept(until: u64) -> Plant {
+    let mut plant = Plant::new();
+    for second in 3..until {
+        plant.beat(second, 1);
+    }
+    plant
+}
+
+fn the_dead(plant: &Plant, calm: &[Sight], until: u64) -> Vec<String> {
+    let mut events = plant.events.clone();
+    events.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    let origin = Origin::walk(PREFIX, &[(0, events)]);
+    let rules = Rules { tap_delay: Duration::ZERO, ..Rules::default() };
+    the_dead_go(&origin, &plant.ops, calm, Duration::from_secs(until), &rules).broken
+}
+
 #[test]
-fn i06_a_dead_instance_that_stays_is_seen() {
-    let plant = sound();
-    let origin = Origin::walk(PREFIX, &[(0, plant.events.clone())]);
-    let dead = |since| [("a/b/1".to_owned(), Duration::from_secs(since))];
-    assert_eq!(the_dead_go(&origin, &dead(22), Duration::from_secs(6)).broken, Vec::<String>::new());
-    assert_eq!(the_dead_go(&origin, &dead(12), Duration::from_secs(6)).broken.len(), 1);
+fn i06_a_dead_instance_that_stays_is_seen_and_a_renewed_one_may() {
+    let mut plant = kept(80);
+    plant.registered(10, "a/b/1", "t1");
+    plant.register(10, "a/b/1", "t1", Outcome::Registered(ONE | 10));
+    // Due at 10.1 + 5 + 6: a run that ends before says nothing.
+    assert_eq!(the_dead(&plant, &[], 21), Vec::<String>::new());
+    assert_eq!(the_dead(&plant, &[], 22).len(), 1);
+    plant.op(14, "a/b/1", Act::Renew(ONE | 10), Outcome::Done);
+    assert_eq!(the_dead(&plant, &[], 22), Vec::<String>::new());
+    assert_eq!(the_dead(&plant, &[], 26).len(), 1);
+    plant.removed(24, &["a/b/1"], RemovalReason::Expired, Some(1));
+    assert_eq!(the_dead(&plant, &[], 80), Vec::<String>::new());
+}
+
+#[test]
+fn i06_a_hold_and_a_new_keeper_excuse_the_dead_that_stay_and_no_longer_than_they_last() {
+    let hold = |from: u64, until: u64| -> Vec<Sight> {
+        let sight = |at: u64| Sight {
+            asked: Duration::from_secs(at),
+            at: Duration::from_secs(at),
+            calm: Some(!(from..until).contains(&at)),
+        };
+        (0..80).map(sight).collect()
+    };
+    let mut plant = kept(80);
+    plant.registered(10, "a/b/1", "t1");
+    // Held up to 39.5, so due at 45.5.
+    assert_eq!(the_dead(&plant, &hold(12, 40), 45), Vec::<String>::new());
+    assert_eq!(the_dead(&plant, &hold(12, 40), 46).len(), 1);
+    let mut plant = kept(12);
+    plant.registered(10, "a/b/1", "t1");
+    plant.at(29).put("keeper/b", Vec::new(), 1);
+    for second in 30..80 {
+        plant.beat(second, 29);
+    }
+    // A lease of grace from 30 on, then a sweep and five seconds.
+    assert_eq!(the_dead(&plant, &[], 40), Vec::<String>::new());
+    assert_eq!(the_dead(&plant, &[], 41).len(), 1);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Many at once.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rollcall_tests::stage::Shape;
@@ -19,6 +20,11 @@ const EACH: usize = 500;
 const HEARD_WITHIN: Duration = Duration::from_secs(120);
 /// New registrations a second that one process of the cell takes here.
 const ADMITTED: u32 = 20;
+/// New registrations a second, and at once, that one process takes where one address may have a tenth of both.
+const SHARED: (u32, u32) = (300, 1_000);
+/// Addresses that behave, and how long they do so beside one that does not.
+const OTHERS: u8 = 10;
+const BESIDE: Duration = Duration::from_secs(20);
 /// Those that flood it; together they ask far more than ten times for what both take.
 const FLOODERS: u32 = 24;
 
@@ -46,6 +52,21 @@ pub(super) fn all() -> Vec<Scenario> {
                 "F37",
                 "ten times more new ones than are taken: each is refused with a wait, and renewals are in time",
                 |game| Box::pin(flood(game)),
+            )
+        },
+        Scenario {
+            shape: || Shape {
+                settings: format!(
+                    "[guard]\nprobe = false\n\n[admission]\nregistrations_per_second = {}\nburst = {}\n",
+                    SHARED.0, SHARED.1
+                ),
+                ..stage()
+            },
+            ..scenario(
+                "retry-after-ignored",
+                "F38",
+                "one address that floods and never waits is refused, and no other address notices",
+                |game| Box::pin(ignored(game)),
             )
         },
     ]
@@ -100,8 +121,7 @@ async fn cells_killed(game: &mut Game) {
         sum(&fleets, "failures")
     ));
     game.demand(after == before, format!("F36: {} registered anew", after - before));
-    drop(fleets);
-    // Their leases of 30 s outlast the run; nothing of theirs expires in it.
+    game.fleets = fleets;
 }
 
 async fn flood(game: &mut Game) {
@@ -174,5 +194,66 @@ async fn flood(game: &mut Game) {
     verdict.judge((missed as usize) * 1_000 <= beats, || {
         format!("I14: {missed} of {beats} beats were not acknowledged by any process")
     });
+    game.verdicts.push(verdict);
+}
+
+async fn ignored(game: &mut Game) {
+    let urls = game.stage.urls();
+    let address = |n: u8| IpAddr::from([127, 0, 77, n]);
+    let flooders: Vec<_> = (0..FLOODERS)
+        .map(|n| {
+            let caller = Caller::from_address(10_000 + n, &urls, game.history.clone(), address(1));
+            tokio::spawn(async move {
+                for turn in 0_usize.. {
+                    let act = Act::Register { tag: Caller::word(), lease: Duration::from_secs(300) };
+                    caller.ask(turn, &format!("chaos/flood/{n}-{turn}"), act).await;
+                }
+            })
+        })
+        .collect();
+    game.landed(format!("{FLOODERS} clients of one address register new instances and never wait"));
+    // Once what it may have at once is used up.
+    game.flow(Duration::from_secs(5)).await;
+    let began = game.timeline.now();
+    let others: Vec<_> = (0..OTHERS)
+        .map(|n| {
+            let caller =
+                Caller::from_address(11_000 + u32::from(n), &urls, game.history.clone(), address(10 + n));
+            tokio::spawn(async move {
+                for turn in 0_usize.. {
+                    let act = Act::Register { tag: Caller::word(), lease: Duration::from_secs(300) };
+                    caller.ask(turn, &format!("chaos/other/{n}-{turn}"), act).await;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            })
+        })
+        .collect();
+    game.flow(BESIDE).await;
+    flooders.iter().chain(&others).for_each(tokio::task::JoinHandle::abort);
+    let ops = game.history.ops();
+    let answered = |prefix: &str| -> Vec<&Op> {
+        let of = |op: &&Op| op.id.starts_with(prefix) && op.returned.is_some() && op.invoked >= began;
+        ops.iter().filter(of).collect()
+    };
+    let (flood, good) = (answered("chaos/flood/"), answered("chaos/other/"));
+    let refused = flood.iter().filter(|op| matches!(op.outcome, Outcome::Refused { .. })).count();
+    game.note(format!(
+        "{refused} of {} of the one address were refused; the others asked {} times",
+        flood.len(),
+        good.len()
+    ));
+    game.demand(
+        refused * 2 > flood.len() && good.len() > usize::from(OTHERS) * 10,
+        format!("quiet: {refused} of {} refused, {} others", flood.len(), good.len()),
+    );
+    let mut verdict = Verdict { ids: "F38", ..Verdict::default() };
+    for op in good {
+        verdict.judge(op.is_acknowledged(), || format!("F38: {} was answered {:?}", op.id, op.outcome));
+    }
+    for op in flood {
+        let is_clear = op.is_acknowledged()
+            || matches!(op.outcome, Outcome::Refused { status: 429 | 503, retry_after: Some(1..) });
+        verdict.judge(is_clear, || format!("I14: {} was answered {:?}", op.id, op.outcome));
+    }
     game.verdicts.push(verdict);
 }
