@@ -23,6 +23,7 @@ pub mod planted;
 pub mod readers;
 pub mod report;
 pub mod scenarios;
+pub mod soak;
 pub mod store;
 pub mod tap;
 pub mod timeline;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{cycles, fleet, game_day, kill_each, planted, scenarios};
+use rollcall_chaos::{cycles, fleet, game_day, kill_each, planted, scenarios, soak};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -20,6 +20,12 @@ async fn main() -> ExitCode {
         }
         _ => {}
     }
+    if name == soak::VERB {
+        return tokio::select! {
+            code = soaked(&rest) => code,
+            _ = tokio::signal::ctrl_c() => ExitCode::from(130),
+        };
+    }
     let seed = rest.first().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random::<u32>);
     let seed = u64::from(seed);
     tokio::select! {
@@ -27,6 +33,16 @@ async fn main() -> ExitCode {
         // Returning drops what runs, and with it every process that was started.
         _ = tokio::signal::ctrl_c() => ExitCode::from(130),
     }
+}
+
+async fn soaked(words: &[String]) -> ExitCode {
+    let plan = match soak::Plan::parse(words) {
+        Ok(plan) => plan,
+        Err(why) => return ended(Err(why)),
+    };
+    let report = soak::run(plan, |line| eprintln!("{line}")).await;
+    print!("{}", report.text);
+    if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn ended(result: Result<(), String>) -> ExitCode {
@@ -44,6 +60,7 @@ async fn run(name: &str, seed: u64) -> ExitCode {
         "list" => {
             println!("{:<24} {:<5} {}", "kill-each", "F01", kill_each::SHOWS);
             println!("{:<24} {:<5} {}", cycles::VERB, "F39", cycles::SHOWS);
+            println!("{:<24} {:<5} {}", soak::VERB, "I49", soak::SHOWS);
             for scenario in scenarios::all() {
                 println!("{:<24} {:<5} {}", scenario.name, scenario.fault, scenario.shows);
             }
