@@ -1,6 +1,7 @@
 //! The cell's configuration file. Unknown keys are errors; `http.md`'s smallest file is a whole one.
 
 mod health;
+mod urls;
 
 use std::time::Duration;
 
@@ -145,8 +146,8 @@ pub struct Listen {
 pub struct StoreConfig {
     /// Which one.
     pub kind: StoreKind,
-    /// etcd's client URLs; every member's, so that one may be down.
-    #[serde(default)]
+    /// etcd's client URLs, in a list or in one text with commas between them; every member's, so that one may be down.
+    #[serde(default, deserialize_with = "urls::deserialize")]
     pub endpoints: Vec<String>,
     /// Seconds between two comparisons of the own state with the store's, a fifth more or less; 600. 0 is never.
     #[serde(default = "audit_seconds")]
@@ -248,63 +249,38 @@ impl CellConfig {
     /// # Errors
     /// The first key that cannot work.
     pub fn check(&self) -> Result<(), Unusable> {
-        let bad = |key: &str, why: String| Unusable { key: key.into(), why };
-        Region::parse(&self.region).map_err(|finding| bad("region", finding.detail))?;
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every key that cannot work, in the order of the file.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Unusable> {
+        let mut found = Faults::default();
+        found.of("region", Region::parse(&self.region).map_err(|finding| finding.detail));
         if let Some(zone) = &self.zone {
-            Zone::parse(zone).map_err(|finding| bad("zone", finding.detail))?;
+            found.of("zone", Zone::parse(zone).map_err(|finding| finding.detail));
         }
-        let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
-        for (key, address) in [("listen.http", &self.listen.http), ("listen.grpc", &self.listen.grpc)] {
-            listen::check(address, callers).map_err(|why| bad(key, why))?;
-        }
-        if self.listen.http == self.listen.grpc && !self.listen.grpc.ends_with(":0") {
-            let why = "it is listen.http's address as well, where gRPC is answered too: give this one a port of its own";
-            return Err(bad("listen.grpc", why.into()));
-        }
-        if let Some(address) =
-            self.listen.advertise.as_deref().filter(|address| !listen::is_host_and_port(address))
-        {
-            let why = format!("{address:?} is no address to be reached at: host:port, as in 10.0.0.1:7401");
-            return Err(bad("listen.advertise", why));
-        }
-        if self.store.kind == StoreKind::Etcd && self.store.endpoints.is_empty() {
-            return Err(bad(
-                "store.endpoints",
-                "etcd needs at least one client URL, as in http://127.0.0.1:2379".into(),
-            ));
-        }
-        for endpoint in &self.store.endpoints {
-            if endpoint.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).is_none() {
-                return Err(bad(
-                    "store.endpoints",
-                    format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"),
-                ));
-            }
-        }
-        if !StoreConfig::HISTORY.contains(&self.store.history_seconds) {
-            let (least, most) = (StoreConfig::HISTORY.start(), StoreConfig::HISTORY.end());
-            return Err(bad("store.history_seconds", format!("it is from {least} to {most} seconds")));
-        }
-        if !(0.0..=1.0).contains(&self.guard.fraction) {
-            return Err(bad("guard.fraction", "it is a share from 0 to 1, as in 0.15".into()));
-        }
-        self.health.check()?;
-        let admission = [
-            ("admission.registrations_per_second", self.admission.registrations_per_second),
-            ("admission.burst", self.admission.burst),
-            ("admission.renewals_per_second", self.admission.renewals_per_second),
-        ];
-        for (key, number) in admission {
-            if number == 0 {
-                return Err(bad(key, "it is 1 or more: with 0 nobody could ever register or renew".into()));
-            }
-        }
+        self.listen
+            .check(if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine }, &mut found);
+        self.store.check(&mut found);
+        self.check_views(&mut found);
+        found.unless(
+            "guard.fraction",
+            (0.0..=1.0).contains(&self.guard.fraction),
+            "it is a share from 0 to 1, as in 0.15",
+        );
+        self.admission.check(&mut found);
+        self.health.check(&mut found);
+        found.0
+    }
+
+    fn check_views(&self, found: &mut Faults) {
         let mut seen = vec![self.region.as_str()];
         for (at, view) in self.view.iter().enumerate() {
             let key = format!("view.{at}.region");
-            Region::parse(&view.region).map_err(|finding| bad(&key, finding.detail))?;
+            found.of(&key, Region::parse(&view.region).map_err(|finding| finding.detail));
             if seen.contains(&view.region.as_str()) {
-                return Err(bad(&key, format!("{} is the own region or stands there twice", view.region)));
+                found.add(&key, format!("{} is the own region or stands there twice", view.region));
             }
             seen.push(&view.region);
             let is_url = |source: &&str| {
@@ -313,9 +289,79 @@ impl CellConfig {
             };
             if let Some(source) = view.sources().find(|source| !is_url(source)) {
                 let why = format!("{source:?} is no URL, as in http://127.0.0.1:7500");
-                return Err(bad(&format!("view.{at}.source"), why));
+                found.add(&format!("view.{at}.source"), why);
             }
         }
-        Ok(())
+    }
+}
+
+impl Listen {
+    fn check(&self, callers: Callers, found: &mut Faults) {
+        for (key, address) in [("listen.http", &self.http), ("listen.grpc", &self.grpc)] {
+            found.of(key, listen::check(address, callers));
+        }
+        found.unless(
+            "listen.grpc",
+            self.http != self.grpc || self.grpc.ends_with(":0"),
+            "it is listen.http's address as well, where gRPC is answered too: give this one a port of its own",
+        );
+        if let Some(address) = self.advertise.as_deref().filter(|address| !listen::is_host_and_port(address))
+        {
+            let why = format!("{address:?} is no address to be reached at: host:port, as in 10.0.0.1:7401");
+            found.add("listen.advertise", why);
+        }
+    }
+}
+
+impl StoreConfig {
+    fn check(&self, found: &mut Faults) {
+        found.unless(
+            "store.endpoints",
+            self.kind != StoreKind::Etcd || !self.endpoints.is_empty(),
+            "etcd needs at least one client URL, as in http://127.0.0.1:2379",
+        );
+        if !Self::HISTORY.contains(&self.history_seconds) {
+            let (least, most) = (Self::HISTORY.start(), Self::HISTORY.end());
+            found.add("store.history_seconds", format!("it is from {least} to {most} seconds"));
+        }
+        for endpoint in &self.endpoints {
+            if endpoint.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).is_none() {
+                found.add("store.endpoints", format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"));
+            }
+        }
+    }
+}
+
+impl AdmissionConfig {
+    fn check(&self, found: &mut Faults) {
+        for (key, number) in [
+            ("admission.registrations_per_second", self.registrations_per_second),
+            ("admission.burst", self.burst),
+            ("admission.renewals_per_second", self.renewals_per_second),
+        ] {
+            found.unless(key, number > 0, "it is 1 or more: with 0 nobody could ever register or renew");
+        }
+    }
+}
+
+/// What was found wrong so far.
+#[derive(Debug, Default)]
+struct Faults(Vec<Unusable>);
+
+impl Faults {
+    fn add(&mut self, key: &str, why: impl Into<String>) {
+        self.0.push(Unusable { key: key.into(), why: why.into() });
+    }
+
+    fn of<T>(&mut self, key: &str, judged: Result<T, String>) {
+        if let Err(why) = judged {
+            self.add(key, why);
+        }
+    }
+
+    fn unless(&mut self, key: &str, holds: bool, why: &str) {
+        if !holds {
+            self.add(key, why);
+        }
     }
 }

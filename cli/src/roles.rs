@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rollcall_model::Clock;
 use rollcall_runtime::serve::raise_descriptor_limit;
-use rollcall_runtime::{ConfigError, ListenError, Tasks, clock, config, shutdown, telemetry};
+use rollcall_runtime::{ConfigErrors, ListenError, Tasks, clock, config, shutdown, telemetry};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
@@ -38,9 +38,9 @@ impl Refused {
     }
 }
 
-impl From<ConfigError> for Refused {
-    fn from(error: ConfigError) -> Self {
-        Self::new(Exit::Usage, error)
+impl From<ConfigErrors> for Refused {
+    fn from(errors: ConfigErrors) -> Self {
+        Self::new(Exit::Usage, errors)
     }
 }
 
@@ -92,11 +92,12 @@ pub(crate) async fn end(tasks: &Tasks) -> Exit {
 fn checked(
     file: &Path,
     environment: &[(String, String)],
-    found: Result<(), (String, String)>,
-) -> Result<(), ConfigError> {
-    found.map_err(|(key, why)| {
+    found: impl Iterator<Item = (String, String)>,
+) -> Result<(), ConfigErrors> {
+    let refused = found.map(|(key, why)| {
         config::refuse(file, environment, &indexed(&key), format!("cannot be used: {why}"), "")
-    })
+    });
+    ConfigErrors::of(refused).map_or(Ok(()), Err)
 }
 
 /// A key as settings files are counted: `view.0.source` becomes `view[0].source`.

@@ -169,35 +169,7 @@ impl ReplicatorConfig {
     /// # Errors
     /// The first key that cannot work.
     pub fn check(&self) -> Result<(), Unusable> {
-        region("region", &self.region)?;
-        let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
-        for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.http", &self.listen.http)] {
-            listen::check(address, callers).map_err(|why| Unusable::new(key, why))?;
-        }
-        if self.publish.is_none() && self.follow.is_empty() {
-            return Err(Unusable::new("publish", "nothing to do: say [publish], [[follow]] or both"));
-        }
-        self.kafka.check("kafka")?;
-        if let Some(publish) = &self.publish {
-            self.check_publish(publish)?;
-        }
-        let mut seen = vec![self.region.as_str()];
-        for (at, follow) in self.follow.iter().enumerate() {
-            let key = format!("follow[{at}].region");
-            region(&key, &follow.region)?;
-            if seen.contains(&follow.region.as_str()) {
-                return Err(Unusable::new(
-                    key,
-                    format!("{} is the own region or stands there twice", follow.region),
-                ));
-            }
-            seen.push(&follow.region);
-            brokers(&format!("follow[{at}].brokers"), follow.kind, &follow.brokers)?;
-            if let Some(access) = &follow.kafka {
-                access.check(&format!("follow[{at}].kafka"))?;
-            }
-        }
-        Ok(())
+        self.faults().into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Checks also what only a process of its own must not say.
@@ -205,57 +177,93 @@ impl ReplicatorConfig {
     /// # Errors
     /// As [`Self::check`]; also the log in memory, which only a shared process has.
     pub fn check_alone(&self) -> Result<(), Unusable> {
-        self.check()?;
+        self.faults_alone().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every key that cannot work, in the order of the file.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Unusable> {
+        let mut found = Vec::new();
+        found.extend(region("region", &self.region));
+        let callers = if self.auth.is_some() { Callers::Judged } else { Callers::OwnMachine };
+        for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.http", &self.listen.http)] {
+            found.extend(listen::check(address, callers).err().map(|why| Unusable::new(key, why)));
+        }
+        if self.publish.is_none() && self.follow.is_empty() {
+            found.push(Unusable::new("publish", "nothing to do: say [publish], [[follow]] or both"));
+        }
+        found.extend(self.kafka.check("kafka").err());
+        if let Some(publish) = &self.publish {
+            self.check_publish(publish, &mut found);
+        }
+        let mut seen = vec![self.region.as_str()];
+        for (at, follow) in self.follow.iter().enumerate() {
+            let key = format!("follow[{at}].region");
+            found.extend(region(&key, &follow.region));
+            if seen.contains(&follow.region.as_str()) {
+                let why = format!("{} is the own region or stands there twice", follow.region);
+                found.push(Unusable::new(key, why));
+            }
+            seen.push(&follow.region);
+            found.extend(brokers(&format!("follow[{at}].brokers"), follow.kind, &follow.brokers));
+            if let Some(access) = &follow.kafka {
+                found.extend(access.check(&format!("follow[{at}].kafka")).err());
+            }
+        }
+        found
+    }
+
+    /// As [`Self::faults`]; also what only a process of its own must not say.
+    #[must_use]
+    pub fn faults_alone(&self) -> Vec<Unusable> {
         let publish = self.publish.iter().map(|publish| ("publish.kind".to_owned(), publish.kind));
         let follow = self.follow.iter().enumerate();
         let follow = follow.map(|(at, follow)| (format!("follow[{at}].kind"), follow.kind));
-        match publish.chain(follow).find(|(_, kind)| *kind == LogKind::Memory) {
-            Some((key, _)) => Err(Unusable::new(key, "a process of its own shares no memory: say kafka")),
-            None => Ok(()),
-        }
+        let memory = publish.chain(follow).filter(|(_, kind)| *kind == LogKind::Memory);
+        let alone = "a process of its own shares no memory: say kafka";
+        let mut found = self.faults();
+        found.extend(memory.map(|(key, _)| Unusable::new(key, alone)));
+        found
     }
 
-    fn check_publish(&self, publish: &PublishConfig) -> Result<(), Unusable> {
-        brokers("publish.brokers", publish.kind, &publish.brokers)?;
+    fn check_publish(&self, publish: &PublishConfig, found: &mut Vec<Unusable>) {
+        found.extend(brokers("publish.brokers", publish.kind, &publish.brokers));
         if let Some(access) = &publish.kafka {
-            access.check("publish.kafka")?;
+            found.extend(access.check("publish.kafka").err());
         }
         if !(1..=1_440).contains(&publish.snapshot_minutes) {
-            return Err(Unusable::new("publish.snapshot_minutes", "it must be from 1 to 1440"));
+            found.push(Unusable::new("publish.snapshot_minutes", "it must be from 1 to 1440"));
         }
         if publish.snapshot_bytes < 1024 * 1024 {
-            return Err(Unusable::new("publish.snapshot_bytes", "it must be at least 1048576"));
+            found.push(Unusable::new("publish.snapshot_bytes", "it must be at least 1048576"));
         }
         let endpoints = self.cell.as_ref().map(|cell| cell.endpoints.as_slice()).unwrap_or_default();
         if endpoints.is_empty() {
-            return Err(Unusable::new(
-                "cell.endpoints",
-                "publishing needs the cell's gRPC URL, as in http://127.0.0.1:7401",
-            ));
+            let why = "publishing needs the cell's gRPC URL, as in http://127.0.0.1:7401";
+            found.push(Unusable::new("cell.endpoints", why));
         }
         for endpoint in endpoints {
             if !endpoint.contains("://") || tonic::transport::Endpoint::from_shared(endpoint.clone()).is_err()
             {
                 let why = format!("{endpoint:?} is no URL, as in http://127.0.0.1:7401");
-                return Err(Unusable::new("cell.endpoints", why));
+                found.push(Unusable::new("cell.endpoints", why));
             }
         }
-        Ok(())
     }
 }
 
-fn region(key: &str, text: &str) -> Result<Region, Unusable> {
-    Region::parse(text).map_err(|finding| Unusable::new(key, finding.detail))
+fn region(key: &str, text: &str) -> Option<Unusable> {
+    Region::parse(text).err().map(|finding| Unusable::new(key, finding.detail))
 }
 
-fn brokers(key: &str, kind: LogKind, brokers: &str) -> Result<(), Unusable> {
+fn brokers(key: &str, kind: LogKind, brokers: &str) -> Option<Unusable> {
     let is_address = |broker: &str| listen::is_host_and_port(broker.trim());
     match kind {
-        LogKind::Memory if brokers.is_empty() => Ok(()),
-        LogKind::Memory => Err(Unusable::new(key, "the log in memory has no brokers")),
-        LogKind::Kafka if brokers.split(',').all(is_address) => Ok(()),
+        LogKind::Memory if brokers.is_empty() => None,
+        LogKind::Memory => Some(Unusable::new(key, "the log in memory has no brokers")),
+        LogKind::Kafka if brokers.split(',').all(is_address) => None,
         LogKind::Kafka => {
-            Err(Unusable::new(key, format!("{brokers:?} is no list of host:port, as in 127.0.0.1:9092")))
+            Some(Unusable::new(key, format!("{brokers:?} is no list of host:port, as in 127.0.0.1:9092")))
         }
     }
 }

@@ -4,12 +4,13 @@
 //! `[[peer]]`, `ROLLCALL_DATA_DIR=…` sets a plain value at the top. The value is read as TOML where that gives a
 //! boolean, a number or a list and the setting is no text; otherwise it is text as it stands.
 //!
-//! Promises: a key nobody knows is an error that names it and its place, whether file or environment. Secrets are
-//! neither printed nor quoted in an error. It never fills in a default by itself: those belong to the types, with their
-//! reasons.
+//! Promises: a key nobody knows is an error that names it and its place, whether file or environment; all faults that
+//! can be seen at once are told at once. Secrets are neither printed nor quoted in an error. It never fills in a default
+//! by itself: those belong to the types, with their reasons.
 
 mod environment;
 mod error;
+mod mended;
 mod places;
 mod print;
 mod shape;
@@ -23,24 +24,47 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
-pub use error::{ConfigError, Place};
+pub use error::{ConfigError, ConfigErrors, Place};
 pub use print::print;
 
 use environment::{Override, overrides};
+use mended::Mended;
 use places::Places;
 
 /// A settings file is written by hand; past 1 MiB it is the wrong file, and reading on would only hide that.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most faults told at once: more than that and it is the wrong file.
+const FAULTS_MAX: usize = 32;
 
 /// Reads a settings file and the environment into `T`.
 ///
 /// # Errors
-/// A sentence with the file, the line or the variable, the key, and what to do.
-pub fn load<T: DeserializeOwned>(path: &Path, environment: &[(String, String)]) -> Result<T, ConfigError> {
+/// For each fault a sentence with the file, the line or the variable, the key, and what to do.
+pub fn load<T: DeserializeOwned>(path: &Path, environment: &[(String, String)]) -> Result<T, ConfigErrors> {
     let text = read(path)?;
-    let overrides = overrides::<T>(path, environment)?;
-    let (root, places) = merge(path, &text, &overrides)?;
-    T::deserialize(Deserializer::from(root)).map_err(|error| places.explain(&error))
+    let (mut overrides, mut found) = overrides::<T>(path, environment);
+    // The type stops at its first fault, so each is mended, for the look of it, and the type judges again.
+    let mut mended = Mended::default();
+    loop {
+        let (mut root, places, refused) = merge(path, &text, &overrides)?;
+        if mended.is_empty() {
+            found.extend(refused);
+        }
+        mended.take_out(root.get_mut());
+        let error = match T::deserialize(Deserializer::from(root)) {
+            Ok(settings) => return ConfigErrors::of(found).map_or(Ok(settings), Err),
+            Err(error) => places.explain(&error),
+        };
+        let key = error.setting().unwrap_or_default().to_owned();
+        let is_given = places.of_key(&key).is_some();
+        if !mended.knows(&key) {
+            found.push(error.clone());
+        }
+        let goes_on = mended.mend::<T>(key, is_given, &mut overrides);
+        if !goes_on || found.len() >= FAULTS_MAX {
+            return Err(ConfigErrors::of(found).unwrap_or_else(|| error.into()));
+        }
+    }
 }
 
 /// The process's environment in the form that [`load`] takes.
@@ -74,14 +98,12 @@ pub fn read_table(path: &Path) -> Result<toml::Table, ConfigError> {
 pub fn effective<T: DeserializeOwned + Serialize>(
     path: &Path,
     environment: &[(String, String)],
-) -> Result<toml::Table, ConfigError> {
-    let text = read(path)?;
-    let overrides = overrides::<T>(path, environment)?;
-    let (root, places) = merge(path, &text, &overrides)?;
-    let settings = T::deserialize(Deserializer::from(root)).map_err(|error| places.explain(&error))?;
-    toml::Table::try_from(&settings).map_err(|error| {
+) -> Result<toml::Table, ConfigErrors> {
+    let settings = load::<T>(path, environment)?;
+    let shown = toml::Table::try_from(&settings).map_err(|error| {
         ConfigError::new(path, format!("cannot be shown: {error}")).advice("this is a defect")
-    })
+    })?;
+    Ok(shown)
 }
 
 /// The error for a setting that has the right type and still cannot be: `key` as in `listen.http` or `peer[0].address`.
@@ -112,11 +134,11 @@ fn merge<'i>(
     path: &'i Path,
     text: &'i str,
     overrides: &'i [Override],
-) -> Result<(Spanned<DeTable<'i>>, Places<'i>), ConfigError> {
+) -> Result<(Spanned<DeTable<'i>>, Places<'i>, Vec<ConfigError>), ConfigError> {
     let mut root = parse(path, text)?;
-    let begins = environment::apply(path, &mut root, overrides, text.len())?;
+    let (begins, refused) = environment::apply(path, &mut root, overrides, text.len());
     let places = Places::of(path, text, &root, overrides, begins);
-    Ok((root, places))
+    Ok((root, places, refused))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -17,7 +17,7 @@ pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
 
-pub use config::ConfigError;
+pub use config::{ConfigError, ConfigErrors};
 pub use listen::ListenError;
 pub use meter::Metrics;
 pub use ready::Ready;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rollcall_model::LoadLimits;
 use serde::{Deserialize, Serialize};
 
-use super::Unusable;
+use super::Faults;
 
 /// When reported load degrades a healthy instance, and how often it is written. The reasons of the defaults stand with
 /// [`LoadLimits`].
@@ -55,28 +55,31 @@ impl HealthConfig {
     }
 
     /// Checks what the types cannot say.
-    pub(super) fn check(&self) -> Result<(), Unusable> {
-        let bad = |key: &str, why: &str| Err(Unusable { key: format!("health.{key}"), why: why.into() });
-        if self.recovered_queue_depth >= self.degraded_queue_depth {
-            return bad(
-                "recovered_queue_depth",
-                "it is below degraded_queue_depth, or the lifecycle would swing with the queue",
-            );
-        }
-        // Written so that a number that is none is refused too.
-        if !(0.0 < self.degraded_error_rate && self.degraded_error_rate <= 1.0) {
-            return bad("degraded_error_rate", "it is a share above 0, at most 1, as in 0.3");
-        }
-        if !(0.0 <= self.recovered_error_rate && self.recovered_error_rate < self.degraded_error_rate) {
-            return bad("recovered_error_rate", "it is a share below degraded_error_rate, as in 0.1");
-        }
-        if !(1..=3_600).contains(&self.load_write_seconds) {
-            return bad("load_write_seconds", "it is 1-3600");
-        }
-        if !(1..=100).contains(&self.load_write_burst) {
-            return bad("load_write_burst", "it is 1-100");
-        }
-        Ok(())
+    pub(super) fn check(&self, found: &mut Faults) {
+        found.unless(
+            "health.recovered_queue_depth",
+            self.recovered_queue_depth < self.degraded_queue_depth,
+            "it is below degraded_queue_depth, or the lifecycle would swing with the queue",
+        );
+        // Ranges, so that a number that is none is refused too.
+        found.unless(
+            "health.degraded_error_rate",
+            0.0 < self.degraded_error_rate && self.degraded_error_rate <= 1.0,
+            "it is a share above 0, at most 1, as in 0.3",
+        );
+        found.unless(
+            "health.recovered_error_rate",
+            0.0 <= self.recovered_error_rate
+                && (self.recovered_error_rate < self.degraded_error_rate
+                    || self.degraded_error_rate.is_nan()),
+            "it is a share below degraded_error_rate, as in 0.1",
+        );
+        found.unless(
+            "health.load_write_seconds",
+            (1..=3_600).contains(&self.load_write_seconds),
+            "it is 1-3600",
+        );
+        found.unless("health.load_write_burst", (1..=100).contains(&self.load_write_burst), "it is 1-100");
     }
 }
 
@@ -84,16 +87,18 @@ impl HealthConfig {
 mod tests {
     use super::*;
 
-    fn checked(text: &str) -> Result<(), String> {
+    fn checked(text: &str) -> Vec<String> {
         let config: HealthConfig = toml::from_str(text).unwrap();
-        config.check().map_err(|unusable| unusable.key)
+        let mut found = Faults::default();
+        config.check(&mut found);
+        found.0.into_iter().map(|unusable| unusable.key).collect()
     }
 
     #[test]
     fn the_defaults_are_the_models_and_pass() {
         assert_eq!(HealthConfig::default().limits(), LoadLimits::default());
-        assert_eq!(checked(""), Ok(()));
-        assert_eq!(checked("degraded_queue_depth = 10\nrecovered_queue_depth = 0"), Ok(()));
+        assert!(checked("").is_empty());
+        assert!(checked("degraded_queue_depth = 10\nrecovered_queue_depth = 0").is_empty());
     }
 
     #[test]
@@ -108,7 +113,7 @@ mod tests {
             ("load_write_seconds = 0", "health.load_write_seconds"),
             ("load_write_burst = 0", "health.load_write_burst"),
         ] {
-            assert_eq!(checked(text), Err(key.to_owned()), "{text}");
+            assert_eq!(checked(text).first().map(String::as_str), Some(key), "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use rollcall_cell::config::{CellConfig, StoreKind};
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::store::etcd::Etcd;
 use rollcall_cell::{Start, StartError};
-use rollcall_runtime::{ConfigError, Metrics, Tasks, config, listen};
+use rollcall_runtime::{ConfigErrors, Metrics, Tasks, config, listen};
 
 use super::{Refused, begin, checked, process_clock, serve};
 use crate::exit::Exit;
@@ -17,9 +17,10 @@ pub(crate) const STORE_FILE: &str = "store.redb";
 const OFFICE_FILE: &str = "office";
 
 /// Reads a cell's settings and checks what their types cannot say.
-pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigError> {
+pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigErrors> {
     let settings: CellConfig = config::load(file, environment)?;
-    checked(file, environment, settings.check().map_err(|unusable| (unusable.key, unusable.why)))?;
+    let found = settings.faults().into_iter().map(|unusable| (unusable.key, unusable.why));
+    checked(file, environment, found)?;
     Ok(settings)
 }
 
@@ -51,7 +52,8 @@ async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Re
             Box::pin(rollcall_cell::run(store, start)).await
         }
         StoreKind::Embedded => {
-            let store = Embedded::open(&start.config.data_dir.join(STORE_FILE)).map_err(|error| {
+            let file = start.config.data_dir.join(STORE_FILE);
+            let store = Embedded::open(&file).map_err(|error| {
                 Refused::new(Exit::Failed, format!("the embedded store cannot be opened: {error}"))
             })?;
             Box::pin(rollcall_cell::run(store, start)).await

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rollcall_replicator::config::ReplicatorConfig;
 use rollcall_replicator::{Start, StartError, run_on_kafka};
-use rollcall_runtime::{ConfigError, Metrics, Tasks, config, listen};
+use rollcall_runtime::{ConfigErrors, Metrics, Tasks, config, listen};
 
 use super::{Refused, begin, checked, process_clock, serve};
 use crate::exit::Exit;
@@ -13,9 +13,10 @@ use crate::exit::Exit;
 pub(crate) fn settings(
     file: &Path,
     environment: &[(String, String)],
-) -> Result<ReplicatorConfig, ConfigError> {
+) -> Result<ReplicatorConfig, ConfigErrors> {
     let settings: ReplicatorConfig = config::load(file, environment)?;
-    checked(file, environment, settings.check_alone().map_err(|unusable| (unusable.key, unusable.why)))?;
+    let found = settings.faults_alone().into_iter().map(|unusable| (unusable.key, unusable.why));
+    checked(file, environment, found)?;
     Ok(settings)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rollcall_cell::config::CellConfig;
 use rollcall_replicator::config::ReplicatorConfig;
-use rollcall_runtime::{ConfigError, config as settings};
+use rollcall_runtime::{ConfigErrors, config as settings};
 use serde_json::json;
 
 use crate::args::{ConfigArgs, ConfigVerb, Output, Role};
@@ -57,7 +57,7 @@ fn print(args: &ConfigArgs, environment: &Environment) -> Result<String, String>
     Ok(settings::print(&table.map_err(|error| error.to_string())?, &[]))
 }
 
-fn judge(role: Role, file: &Path, environment: &Environment) -> Result<(), ConfigError> {
+fn judge(role: Role, file: &Path, environment: &Environment) -> Result<(), ConfigErrors> {
     match role {
         Role::Cell => roles::cell::settings(file, environment).map(drop),
         Role::Replicator => roles::replicator::settings(file, environment).map(drop),
@@ -183,10 +183,54 @@ brokers = "127.0.0.1:9092"
     }
 
     #[test]
+    fn all_that_is_wrong_is_told_at_once_each_with_its_line_and_key() {
+        let typos =
+            CELL.replace("zone =", "zoen =").replace("\"etcd\"", "\"mongo\"").replace("source", "sauce");
+        let unusable = CELL.replace("\"a\"", "\"a b\"").replace("\"eu-west\"", "\"us-east\"")
+            + "\n[guard]\nfraction = 2.0\n\n[admission]\nburst = 0\n";
+        let two = REPLICATOR.replace("us-east", "US").replacen("9092", "kafka", 1);
+        for (text, expected) in [
+            (
+                typos,
+                [
+                    ("line 2,", "`zoen`"),
+                    ("line 10,", "`store.kind`"),
+                    ("line 15,", "`view[0].sauce`"),
+                    ("line 13,", "`view[0].source`"),
+                ]
+                .as_slice(),
+            ),
+            (
+                unusable,
+                &[
+                    ("line 2,", "`zone`"),
+                    ("line 14,", "`view[0].region`"),
+                    ("line 18,", "`guard.fraction`"),
+                    ("line 21,", "`admission.burst`"),
+                ],
+            ),
+            (two, &[("line 1,", "`region`"), ("line 13,", "`publish.brokers`")]),
+        ] {
+            let shown = checked(&text, None, &[]);
+            assert_eq!(shown.exit, Exit::Usage);
+            let told: Vec<_> = shown.stderr.lines().collect();
+            assert_eq!(told.len(), expected.len(), "{}", shown.stderr);
+            for (line, key) in expected {
+                let is_told = told.iter().any(|told| told.contains(line) && told.contains(key));
+                assert!(is_told, "{line} {key}: {}", shown.stderr);
+            }
+        }
+    }
+
+    #[test]
     fn the_environment_is_judged_with_the_file() {
         let variable = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
         assert_eq!(checked(CELL, None, &variable("ROLLCALL_STORE__KIND", "embedded")).exit, Exit::Done);
         assert_eq!(checked(CELL, None, &variable("ROLLCALL_URL", "http://h:1")).exit, Exit::Done);
+        for endpoints in ["http://h:1", "http://h:1,http://i:1", r#"["http://h:1"]"#] {
+            let shown = checked(CELL, None, &variable("ROLLCALL_STORE__ENDPOINTS", endpoints));
+            assert_eq!(shown.exit, Exit::Done, "{}", shown.stderr);
+        }
         for (name, value) in
             [("ROLLCALL_STORE__KIND", "mongo"), ("ROLLCALL_STOER__KIND", "x"), ("ROLLCALL_REGION", "EU")]
         {

@@ -24,28 +24,50 @@ pub(super) struct Override {
     value: String,
 }
 
-/// Finds the variables that set something in `T`, in the order of the settings.
+/// Finds the variables that set something in `T`, in the order of the settings, and what is wrong with those that
+/// should.
 pub(super) fn overrides<T: DeserializeOwned>(
     path: &Path,
     environment: &[(String, String)],
-) -> Result<Vec<Override>, ConfigError> {
-    let mut ours = Vec::new();
+) -> (Vec<Override>, Vec<ConfigError>) {
+    let (mut ours, mut refused) = (Vec::new(), Vec::new());
     for (name, value) in environment {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        let found = if rest.contains("__") { Some(nested::<T>(path, name, rest)?) } else { top::<T>(rest) };
-        if let Some((steps, asked)) = found {
-            ours.push(Override { name: name.clone(), steps, asked, value: value.clone() });
+        let found =
+            if rest.contains("__") { nested::<T>(path, name, rest).map(Some) } else { Ok(top::<T>(rest)) };
+        match found {
+            Ok(Some((steps, asked))) => {
+                ours.push(Override { name: name.clone(), steps, asked, value: value.clone() });
+            }
+            Ok(None) => {}
+            Err(error) => refused.push(error),
         }
     }
     // By setting, so that the elements of a list come in their order; by name where two set the same.
     ours.sort_by(|a, b| (&a.steps, &a.name).cmp(&(&b.steps, &b.name)));
-    Ok(ours)
+    refused.sort_by_key(ConfigError::to_string);
+    (ours, refused)
+}
+
+/// A value in place of a plain one that is missing, so that the type can be asked what else is wrong. It is judged and
+/// thrown away.
+pub(super) fn stand_in<T: DeserializeOwned>(key: &str) -> Option<Override> {
+    let segments: Vec<String> = parts(key).map(|part| part.to_lowercase().replace('-', "_")).collect();
+    let Found::Known(steps, asked) = probe::<T>(&segments) else { return None };
+    let value = match asked {
+        Asked::Text => "",
+        Asked::Word(words) => words.first()?,
+        Asked::Number => "1",
+        Asked::List => "[]",
+        Asked::Section | Asked::Anything => return None,
+    };
+    Some(Override { name: String::new(), steps, asked, value: value.to_owned() })
 }
 
 /// A name without `__` is ours only when it is a plain setting, or a list of such, at the top.
 fn top<T: DeserializeOwned>(rest: &str) -> Option<(Vec<Step>, Asked)> {
     let segment = rest.to_lowercase();
-    let plain = |asked| matches!(asked, Asked::Text | Asked::Number);
+    let plain = |asked| matches!(asked, Asked::Text | Asked::Word(_) | Asked::Number);
     match probe::<T>(std::slice::from_ref(&segment)) {
         Found::Known(steps, Asked::List) => match probe::<T>(&[segment, "0".to_owned()]) {
             Found::Known(_, element) if plain(element) => Some((steps, Asked::List)),
@@ -90,15 +112,16 @@ fn nested<T: DeserializeOwned>(
 }
 
 /// Puts the values over the file's. All that a variable brings in gets places of its own past the end of the file, so
-/// that an error about it can be told from an error about the file; the answer is where each variable's places begin.
+/// that an error about it can be told from an error about the file; the answer is where each variable's places begin,
+/// and which could not be put there.
 pub(super) fn apply<'i>(
     path: &Path,
     root: &mut Spanned<DeTable<'i>>,
     overrides: &'i [Override],
     end: usize,
-) -> Result<Vec<usize>, ConfigError> {
+) -> (Vec<usize>, Vec<ConfigError>) {
     let mut marks = Marks { next: end + 1 };
-    let mut begins = Vec::new();
+    let (mut begins, mut refused) = (Vec::new(), Vec::new());
     for over in overrides {
         begins.push(marks.next);
         let value = parsed(over, &mut marks);
@@ -107,12 +130,13 @@ pub(super) fn apply<'i>(
         if let DeValue::Table(table) = whole.into_inner() {
             *root.get_mut() = table;
         }
-        put.map_err(|(depth, problem)| {
+        if let Err((depth, problem)) = put {
             let key = render(over.steps.get(..depth).unwrap_or_default());
-            ConfigError::new(path, problem).key(key).place(Place::Environment(over.name.clone()))
-        })?;
+            let error = ConfigError::new(path, problem).key(key);
+            refused.push(error.place(Place::Environment(over.name.clone())));
+        }
     }
-    Ok(begins)
+    (begins, refused)
 }
 
 /// Gives out places that no text has.
@@ -178,7 +202,7 @@ fn container<'i>(rest: &[Step], marks: &mut Marks) -> Spanned<DeValue<'i>> {
 
 /// Reads a value as the setting asks: text stays as it stands, else TOML's plain values and lists are read as such.
 fn parsed<'i>(over: &'i Override, marks: &mut Marks) -> Spanned<DeValue<'i>> {
-    if over.asked != Asked::Text {
+    if !matches!(over.asked, Asked::Text | Asked::Word(_)) {
         match DeValue::parse(&over.value).map(Spanned::into_inner) {
             Ok(
                 value @ (DeValue::Boolean(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Array(_)),
@@ -209,10 +233,14 @@ fn marked<'i>(value: DeValue<'i>, marks: &mut Marks) -> Spanned<DeValue<'i>> {
 
 /// The variable that gives `key` (as in `peer[0].address`), where there is one.
 pub(super) fn name_of(key: &str, environment: &[(String, String)]) -> Option<String> {
-    let parts: Vec<&str> = key.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
-    let name = format!("{PREFIX}{}", parts.join("__").replace('-', "_"));
+    let name = format!("{PREFIX}{}", parts(key).collect::<Vec<_>>().join("__").replace('-', "_"));
     let mut names = environment.iter().map(|(name, _)| name);
     names.find(|known| known.eq_ignore_ascii_case(&name)).cloned()
+}
+
+/// The parts of a key such as `peer[0].address`.
+fn parts(key: &str) -> impl Iterator<Item = &str> {
+    key.split(['.', '[', ']']).filter(|part| !part.is_empty())
 }
 
 fn render(steps: &[Step]) -> String {

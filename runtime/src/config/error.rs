@@ -93,3 +93,39 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// All that is wrong with the settings, as far as it shows at once. There is always one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    first: ConfigError,
+    others: Vec<ConfigError>,
+}
+
+impl ConfigErrors {
+    /// None of none.
+    #[must_use]
+    pub fn of(errors: impl IntoIterator<Item = ConfigError>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        Some(Self { first: errors.next()?, others: errors.collect() })
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(first: ConfigError) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        self.others.iter().try_for_each(|error| write!(f, "\n{error}"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

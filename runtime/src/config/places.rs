@@ -118,6 +118,38 @@ fn walk_value(value: &Spanned<DeValue<'_>>, path: String, given: &mut Vec<Given>
     given.push(Given { span: value.span(), path, names: false });
 }
 
+/// Takes the setting at `path` out, and all inside it.
+pub(super) fn take_out(table: &mut DeTable<'_>, path: &str) {
+    take_out_below(table, "", path);
+}
+
+fn take_out_below(table: &mut DeTable<'_>, above: &str, path: &str) {
+    let mut keys = table.keys().map(|key| key.get_ref().to_string());
+    if let Some(key) = keys.find(|key| join(above, key) == path) {
+        table.remove(key.as_str());
+        return;
+    }
+    for (key, value) in table.iter_mut() {
+        take_out_of(value, join(above, key.get_ref()), path);
+    }
+}
+
+fn take_out_of(value: &mut Spanned<DeValue<'_>>, here: String, path: &str) {
+    match value.get_mut() {
+        DeValue::Table(table) => take_out_below(table, &here, path),
+        DeValue::Array(array) => {
+            for (index, element) in array.iter_mut().enumerate() {
+                take_out_of(element, format!("{here}[{index}]"), path);
+            }
+        }
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => {}
+    }
+}
+
 /// The line and the character of a byte of the text, counted from one.
 pub(super) fn line(text: &str, at: usize) -> Place {
     let before = text.get(..at).unwrap_or(text);

@@ -22,8 +22,10 @@ pub(super) enum Step {
 /// What the type wants to read at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Text, or the name of a variant.
+    /// Text.
     Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// A boolean or a number.
     Number,
     /// A list.
@@ -187,10 +189,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        words: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Ended> {
-        self.end(if self.rest.is_empty() { Asked::Text } else { Asked::Anything })
+        self.end(if self.rest.is_empty() { Asked::Word(words) } else { Asked::Anything })
     }
 
     forward_to_deserialize_any! { unit unit_struct identifier ignored_any }

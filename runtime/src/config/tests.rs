@@ -390,9 +390,43 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn all_faults_that_can_be_seen_are_told_at_once() {
+    let text = "ofice = \"n\"\nworkers = \"many\"\nnames = [1, \"b\", 2]\n[store]\nkind = \"cloud\"\nfil = 1\n\
+                [[peer]]\noffice = \"a\"\n[[peer]]\nsource = 7\n";
+    let pairs =
+        [("ROLLCALL_STOER__KIND", "remote"), ("ROLLCALL_WORKERS__0", "1"), ("ROLLCALL_PEER__4__OFFICE", "x")];
+    let told = refused(text, &pairs);
+    let keys = [
+        "variable ROLLCALL_STOER__KIND",
+        "variable ROLLCALL_WORKERS__0",
+        "variable ROLLCALL_PEER__4__OFFICE",
+        "line 1, column 1: `ofice`",
+        "line 2, column 1: `workers`",
+        "line 3, column 10: `names[0]`",
+        "line 5, column 1: `store.kind`",
+        "line 6, column 1: `store.fil`",
+        "`peer[0].source` is missing",
+        "`peer[1].office` is missing",
+        "`peer[1].source` cannot be",
+        "`office` is missing",
+    ];
+    for key in keys {
+        assert!(told.contains(key), "{key} is not in:\n{told}");
+    }
+    assert_eq!(told.lines().count(), keys.len(), "{told}");
+}
+
+#[test]
+fn a_file_of_nothing_but_faults_is_told_up_to_a_bound() {
+    let text: String = (0..100).map(|n| format!("strange{n} = 1\n")).collect();
+    assert_eq!(refused(&text, &[]).lines().count(), FAULTS_MAX);
+}
+
+#[test]
 fn the_parts_of_an_error_can_be_asked_for() {
     let file = file("office = \"n\"\n[store]\nkind = \"cloud\"\n");
-    let error = load::<Settings>(&file.path, &[]).expect_err("refused");
+    let errors = load::<Settings>(&file.path, &[]).expect_err("refused");
+    let error = errors.iter().next().expect("one at least");
     assert_eq!(error.file(), file.path);
     assert_eq!(error.setting(), Some("store.kind"));
     assert_eq!(error.given_at(), Some(&Place::Line { line: 3, column: 1 }));
