@@ -15,7 +15,7 @@ mod write;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{CommitError, ReadTransaction, WriteTransaction};
+use redb::{CommitError, ReadTransaction, ReadableTable as _, WriteTransaction};
 use rollcall_model::Revision;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::failure::Failure;
 use self::medium::Medium;
+use self::tables::{NAMES, REGION};
 use super::{
     Committed, Compare, Entry, Follow, Group, Happened, Hold, Op, Page, Store, StoreError, Tenure, rules,
 };
@@ -63,6 +64,36 @@ impl Embedded {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (medium, head) = Medium::file(path)?;
         Ok(Self::of(medium, head))
+    }
+
+    /// The same store, if it is this region's. A store that nobody has named yet becomes it: its registrations, epochs
+    /// and history are one region's and would be another's lies. Waits for the disk: call it at start.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when it is another region's.
+    pub fn of_region(self, region: &str) -> Result<Self, StoreError> {
+        let named = self.shared.medium.write(|transaction| {
+            let was = {
+                let mut names = transaction.open_table(NAMES)?;
+                let was = names.get(REGION)?.map(|found| found.value().to_owned());
+                if was.is_none() {
+                    names.insert(REGION, region)?;
+                }
+                was
+            };
+            if was.is_none() {
+                transaction.commit()?
+            } else {
+                transaction.abort()?
+            }
+            Ok(was)
+        });
+        match named.map_err(|Failure(error)| error)? {
+            Some(other) if other != region => Err(StoreError::Refused(format!(
+                "it is the store of region {other} and not of {region}: say region = \"{other}\", or another data_dir"
+            ))),
+            Some(_) | None => Ok(self),
+        }
     }
 
     fn of(medium: Medium, head: u64) -> Self {

@@ -179,3 +179,16 @@ fn write_until_killed(path: &std::path::Path) {
         }
     });
 }
+
+#[tokio::test]
+async fn a_file_of_one_region_is_not_opened_as_anothers() {
+    let (_folder, path) = folder();
+    let store = Embedded::open(&path).unwrap().of_region("us-east").unwrap();
+    let written = commit(&store, vec![put("a", "1")]).await;
+    drop(store);
+    let refused = Embedded::open(&path).unwrap().of_region("eu-west").err().unwrap();
+    assert!(matches!(refused, StoreError::Refused(_)), "{refused}");
+    assert!(refused.to_string().contains("region us-east and not of eu-west"), "{refused}");
+    let store = Embedded::open(&path).unwrap().of_region("us-east").unwrap();
+    assert_eq!(store.get("a", None).await.unwrap().1, written, "and nothing was written to it");
+}

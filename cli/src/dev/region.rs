@@ -106,7 +106,7 @@ async fn start(
     let source = sockets.grpc.local_addr().map_err(|error| failed(&error))?;
     let data_dir = folder.map(|folder| folder.join("cell"));
     let store = match &data_dir {
-        Some(folder) => Embedded::open(&folder.join(STORE_FILE)),
+        Some(folder) => Embedded::open(&folder.join(STORE_FILE)).and_then(|store| store.of_region(region)),
         None => Embedded::memory(),
     };
     let store = store.map_err(|error| {

@@ -56,6 +56,10 @@ async fn start(file: &Path, environment: &[(String, String)]) -> Result<Exit, Re
             let store = Embedded::open(&file).map_err(|error| {
                 Refused::new(Exit::Failed, format!("the embedded store cannot be opened: {error}"))
             })?;
+            let store = store.of_region(&start.config.region).map_err(|error| {
+                let words = format!("the embedded store in {} cannot be used: {error}", file.display());
+                Refused::new(Exit::Usage, words)
+            })?;
             Box::pin(rollcall_cell::run(store, start)).await
         }
     };

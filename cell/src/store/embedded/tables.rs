@@ -1,4 +1,4 @@
-//! What is kept where: every version of every key, which keys each revision touched, and three numbers.
+//! What is kept where: every version of every key, which keys each revision touched, three numbers and a name.
 //!
 //! A pinned read and a follower look at the same rows, so that both are exact by construction; only compaction
 //! removes rows. Never here: transactions.
@@ -21,6 +21,12 @@ pub(super) const VERSIONS: TableDefinition<'static, At, Version> = TableDefiniti
 pub(super) const HISTORY: TableDefinition<'static, (u64, u32), &str> = TableDefinition::new("history");
 /// The numbers below, by name.
 pub(super) const NUMBERS: TableDefinition<'static, &str, u64> = TableDefinition::new("numbers");
+
+/// The names below, by what they name.
+pub(super) const NAMES: TableDefinition<'static, &str, &str> = TableDefinition::new("names");
+
+/// The region whose store it is; none in a file that no region has opened yet.
+pub(super) const REGION: &str = "region";
 
 /// The last revision that was committed.
 pub(super) const HEAD: &str = "head";
