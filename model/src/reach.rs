@@ -32,7 +32,7 @@ impl Reach {
     /// `Ok(false)` when the name is neither, so that the caller can try its own.
     ///
     /// # Errors
-    /// The value is bad, or the parameter stands there twice.
+    /// The value is bad, or a second one follows one that said something; `failover=true` says nothing.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
         let twice = || Invalid::new(Code::InvalidParameter, name, "it stands there twice");
         match name {

@@ -56,7 +56,10 @@ async fn where_there_is_no_card_it_is_said_so() {
     assert_eq!(cell.get(PATH).await.status, 200);
     cell.get(&format!("{PATH}?instance=1")).await.refused(404, "not_found");
     cell.get(&format!("{PATH}?instance=A")).await.faulty("invalid_parameter", &["instance"]);
-    cell.get(&format!("{PATH}?region=us")).await.faulty("unknown_parameter", &["region"]);
+    for whole in ["us", "own", "all"] {
+        assert_eq!(cell.get(&format!("{PATH}?region={whole}")).await.text, V1, "{whole}");
+    }
+    cell.get(&format!("{PATH}?region=eu")).await.faulty("invalid_parameter", &["region"]);
     let bad = "/v1/agents/Ops/mail/.well-known/agent-card.json";
     cell.get(bad).await.refused(400, "invalid_id");
 }
@@ -71,4 +74,25 @@ async fn a_card_gives_endpoints_version_and_skills_and_shows_its_digest() {
         (&json!("2.0.0"), &json!("http://127.0.0.1:9/"))
     );
     assert_eq!(agent["card_digest"].as_str().unwrap().len(), 64);
+}
+
+/// Museum B75: a registry kept the first card for ever; name and version stayed while the live card moved on.
+#[tokio::test]
+async fn b75_a_card_that_changed_is_the_one_that_readers_and_callers_see() {
+    let cell = Cell::start().await;
+    register(&cell, "1", V03).await;
+    let seen = async || {
+        let agent = cell.get("/v1/agents/ops/mail/1").await.json();
+        let tag = cell.get(PATH).await.header("etag").unwrap().to_owned();
+        (agent["card_digest"].clone(), agent["version"].clone(), tag)
+    };
+    let (digest, version, tag) = seen().await;
+    register(&cell, "1", V1).await;
+    let (new_digest, new_version, new_tag) = seen().await;
+    assert!(digest != new_digest && version != new_version && tag != new_tag, "{digest} {version} {tag}");
+    let again = cell.send("GET", PATH, &[("if-none-match", &tag)], Vec::new()).await;
+    assert_eq!((again.status, again.text.as_str()), (200, V1), "who kept the old one is given the new one");
+    let unchanged = seen().await;
+    register(&cell, "1", V1).await;
+    assert_eq!(seen().await.0, unchanged.0, "the same card has the same digest at any epoch");
 }

@@ -15,6 +15,12 @@ async fn a_cell_that_never_reached_its_store_lives_and_is_not_ready() {
     let cell = Cell::with("us", &[], Moody::new(Mood::Away)).await;
     assert_eq!(cell.get("/livez").await.status, 200);
     cell.get("/readyz").await.refused(503, "view_not_loaded");
+    let verbose = cell.get("/readyz?verbose").await;
+    verbose.refused(503, "view_not_loaded");
+    let detail = verbose.json()["detail"].as_str().unwrap().to_owned();
+    for part in ["us (own): not_loaded", "keeper (not needed to be ready): not this process"] {
+        assert!(detail.contains(part), "{detail}");
+    }
     let list = cell.get("/v1/agents").await.json();
     assert_eq!((&list["agents"], &list["regions"][0]["state"]), (&json!([]), &json!("not_loaded")));
     cell.get("/v1/agents/ops/mail/1").await.refused(503, "view_not_loaded");

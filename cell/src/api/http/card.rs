@@ -35,10 +35,11 @@ pub(super) async fn card(
         false => Err(format!("{text:?} is outside the grammar of an id's part")),
     };
     let instance = parameters.one("instance", part);
+    // The own region first, then the views, unless one is named.
+    let which = parameters.region().unwrap_or(Which::All);
     parameters.close()?;
     let spoken = headers.get(A2A_VERSION).and_then(|value| value.to_str().ok());
-    // The own region first, then the views.
-    let views = api.regions.now(&Which::All)?;
+    let views = api.regions.now(&which)?;
     let chosen = pick(&views, &agent, instance.as_deref(), spoken).ok_or_else(|| {
         let named = [&agent.namespace, &agent.name].map(|part| part.as_deref().unwrap_or_default()).join("/");
         reading::nowhere(&views, format!("no instance of {named} that fits has a card"))

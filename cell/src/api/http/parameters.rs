@@ -1,5 +1,7 @@
 //! Query parameters, taken one by one; what nobody took is refused.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
 use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, Reach, Wish, limits};
@@ -7,6 +9,9 @@ use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, Reach, Wish, limi
 use crate::api::reading::{self, Place};
 use crate::refusal::Refusal;
 use crate::regions::Which;
+
+/// What may be asked for several times at once; everything else stands there once, whoever takes it.
+const REPEATED: [&str; 2] = ["capability", "tag"];
 
 /// The parameters of one request. Every fault is collected, so that the caller sees all of them at once.
 pub(super) struct Parameters {
@@ -28,9 +33,17 @@ impl Parameters {
         let uri = format!("/?{query}")
             .parse()
             .map_err(|error| bad(format!("the query cannot be read: {error}")))?;
-        let Pairs(left) = Pairs::<Vec<(String, String)>>::try_from_uri(&uri)
+        let Pairs(mut left) = Pairs::<Vec<(String, String)>>::try_from_uri(&uri)
             .map_err(|error| bad(format!("the query cannot be read: {error}")))?;
         let mut found = Vec::new();
+        let mut named = BTreeSet::new();
+        left.retain(|(name, _)| {
+            let is_first = REPEATED.contains(&name.as_str()) || named.insert(name.clone());
+            if !is_first {
+                found.push(Invalid::new(Code::InvalidParameter, name, "it stands there twice"));
+            }
+            is_first
+        });
         for (name, value) in &left {
             // The decoder puts this character where the bytes are no text.
             if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
@@ -42,20 +55,9 @@ impl Parameters {
 
     /// Takes a parameter that may stand there once.
     pub(super) fn one<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
-        let mut values = Vec::new();
-        self.left.retain(|(other, value)| {
-            let is_it = other == name;
-            if is_it {
-                values.push(value.clone());
-            }
-            !is_it
-        });
-        let result = match values.as_slice() {
-            [] => return None,
-            [value] => parse(value),
-            _ => Err("it stands there twice".into()),
-        };
-        match result {
+        let at = self.left.iter().position(|(other, _)| other == name)?;
+        let (_, value) = self.left.remove(at);
+        match parse(&value) {
             Ok(value) => Some(value),
             Err(detail) => {
                 self.found.push(Invalid::new(Code::InvalidParameter, name, detail));
@@ -76,7 +78,12 @@ impl Parameters {
 
     /// Takes the region asked.
     pub(super) fn which(&mut self) -> Which {
-        self.one("region", |text| Which::parse(text).map_err(|finding| finding.detail)).unwrap_or_default()
+        self.region().unwrap_or_default()
+    }
+
+    /// Takes the region asked, if one was said.
+    pub(super) fn region(&mut self) -> Option<Which> {
+        self.one("region", |text| Which::parse(text).map_err(|finding| finding.detail))
     }
 
     /// Takes the page size.
@@ -161,6 +168,8 @@ mod tests {
     fn closed(query: &str) -> Result<(Which, usize, Query), Vec<(Code, String)>> {
         let mut parameters = Parameters::read(query).unwrap();
         let asked = (parameters.which(), parameters.limit(), parameters.query());
+        // What other calls take beside them.
+        let _ = (parameters.reach(), parameters.wish(), parameters.holder(), parameters.flag("internal"));
         parameters.close().map_err(|refusal| {
             refusal.findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect::<Vec<_>>()
         })?;
@@ -204,6 +213,14 @@ mod tests {
             ("metadata.a=x&metadata.a=y", Code::InvalidParameter, "metadata.a"),
             ("metadata.a=%FF", Code::InvalidParameter, "metadata.a"),
             ("Namespace=a", Code::UnknownParameter, "Namespace"),
+            ("skill=a&skill=a", Code::InvalidParameter, "skill"),
+            ("internal=true&internal=false", Code::InvalidParameter, "internal"),
+            ("failover=true&failover=false", Code::InvalidParameter, "failover"),
+            ("failover=false&failover=true", Code::InvalidParameter, "failover"),
+            ("failover=true&failover=true", Code::InvalidParameter, "failover"),
+            ("residency=eu&residency=eu", Code::InvalidParameter, "residency"),
+            ("policy=zone&policy=zone", Code::InvalidParameter, "policy"),
+            ("holder=a&holder=b", Code::InvalidParameter, "holder"),
             ("what=1", Code::UnknownParameter, "what"),
             ("what", Code::UnknownParameter, "what"),
         ] {

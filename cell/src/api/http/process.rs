@@ -29,23 +29,28 @@ pub(super) async fn ready(State(api): State<Shared>, mut parameters: Parameters)
     if api.stopping.is_cancelled() {
         return Err(Refusal::new(Code::Draining, "the process is shutting down"));
     }
+    let lines = if verbose { parts(&api)? } else { Vec::new() };
     if !api.regions.can_serve() {
-        let detail = format!("the state of {} is not loaded yet", api.regions.own());
-        return Err(Refusal::new(Code::ViewNotLoaded, detail));
+        let waits = format!("the state of {} is not loaded yet", api.regions.own());
+        let told = std::iter::once(waits).chain(lines).collect::<Vec<_>>().join("; ");
+        return Err(Refusal::new(Code::ViewNotLoaded, told));
     }
-    if !verbose {
-        return Ok(text("ready\n".into()));
-    }
+    let lines = lines.into_iter().map(|line| line + "\n");
+    Ok(text(std::iter::once("ready\n".to_owned()).chain(lines).collect()))
+}
+
+/// How the parts of the process are doing, a line each.
+fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
     let now = api.clock.now();
-    let mut lines = String::from("ready\n");
+    let mut lines = Vec::new();
     for view in api.regions.now(&Which::All)? {
         let own = view.region() == api.regions.own();
         let role = if own { "own" } else { "view, not needed to be ready" };
-        lines += &format!("{} ({role}): {}\n", view.region(), view.freshness(now).as_str());
+        lines.push(format!("{} ({role}): {}", view.region(), view.freshness(now).as_str()));
     }
     let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
-    lines += &format!("keeper (not needed to be ready): {office}\n");
-    Ok(text(lines))
+    lines.push(format!("keeper (not needed to be ready): {office}"));
+    Ok(lines)
 }
 
 /// The figures, for Prometheus.
