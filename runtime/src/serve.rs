@@ -12,6 +12,7 @@
 mod body;
 mod connection;
 mod gathered;
+mod head;
 mod pulse;
 mod unreadable;
 
@@ -33,10 +34,11 @@ use tower::ServiceExt as _;
 
 use crate::meter::{Counter, Gauge, KeyValue, Metrics};
 use connection::Socket;
+pub use head::{BadHead, bad_head, is_last};
 use pulse::{Pulse, Verdict};
 pub use unreadable::{Unreadable, Words};
 
-/// Most bytes of a request's head: far more than applications take (see [`oversize`]), so that it is they who refuse one
+/// Most bytes of a request's head: far more than applications take (see [`bad_head`]), so that it is they who refuse one
 /// that is too large, in their own words, and not the protocol's machine, which has none.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of an address, path and query together: what every browser and proxy takes.
@@ -147,27 +149,6 @@ pub fn raise_descriptor_limit(own: u64) -> Result<(), TooFewDescriptors> {
 fn enough(limit: u64, own: u64) -> Result<(), TooFewDescriptors> {
     let needed = DESCRIPTORS_RESERVE + own;
     if limit < needed { Err(TooFewDescriptors { limit, needed }) } else { Ok(()) }
-}
-
-/// What is too large in a request's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Oversize {
-    /// The address, over [`ADDRESS_BYTES_MAX`].
-    Address,
-    /// The header fields, over [`FIELDS_BYTES_MAX`] or [`FIELDS_MAX`].
-    Fields,
-}
-
-/// Judges the size of a request's head, for an application that refuses in its own words.
-#[must_use]
-pub fn oversize<B>(request: &hyper::Request<B>) -> Option<Oversize> {
-    let address = request.uri().path_and_query().map_or(0, |address| address.as_str().len());
-    if address > ADDRESS_BYTES_MAX {
-        return Some(Oversize::Address);
-    }
-    let fields = request.headers();
-    let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    (bytes > FIELDS_BYTES_MAX || fields.len() > FIELDS_MAX).then_some(Oversize::Fields)
 }
 
 /// What the peers of a process hold, over all its listeners. Cloned for each of them.

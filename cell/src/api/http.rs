@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{self, Method, Uri};
+use axum::http::header::CONNECTION;
+use axum::http::{self, HeaderValue, Method, Uri};
 use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use rollcall_model::{Code, Invalid};
-use rollcall_runtime::serve::{self, Oversize, Unreadable};
+use rollcall_runtime::serve::{self, BadHead, Unreadable};
 
 use crate::api::Api;
 use crate::api::http::parameters::Parameters;
@@ -69,16 +70,28 @@ pub(super) fn router(api: Shared) -> Router {
         .with_state(api)
 }
 
-/// Refuses a head that is too large before anything reads it.
-async fn judge_head(request: Request, next: Next) -> Answer {
-    match serve::oversize(&request) {
-        None => Ok(next.run(request).await),
-        Some(Oversize::Address) => {
-            let detail =
-                format!("path and parameters together are at most {} bytes", serve::ADDRESS_BYTES_MAX);
-            Err(Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]))
+/// Refuses a head that cannot be trusted or is too large, before anything reads it.
+async fn judge_head(request: Request, next: Next) -> Response {
+    let is_last = serve::is_last(&request);
+    let mut response = match serve::bad_head(&request) {
+        None => next.run(request).await,
+        Some(bad) => refused_head(bad).into_response(),
+    };
+    if is_last {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn refused_head(bad: BadHead) -> Refusal {
+    let head = |detail: &str| Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]);
+    match bad {
+        BadHead::Address => {
+            let most = serve::ADDRESS_BYTES_MAX;
+            head(&format!("path and parameters together are at most {most} bytes"))
         }
-        Some(Oversize::Fields) => Err(Refusal::new(Code::TooLarge, too_many_headers())),
+        BadHead::Fields => Refusal::new(Code::TooLarge, too_many_headers()),
+        BadHead::Host => head("a request of HTTP/1.1 has exactly one Host header"),
     }
 }
 

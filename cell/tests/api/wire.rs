@@ -109,3 +109,32 @@ async fn the_port_of_grpc_alone_says_so_to_whoever_speaks_plain_http() {
     assert_eq!((status, body["code"].as_str()), (415, Some("unsupported_media_type")), "{body}");
     assert!(body["detail"].as_str().unwrap().contains("gRPC"), "{body}");
 }
+
+#[tokio::test]
+async fn a_request_that_two_readers_would_read_differently_is_refused_or_the_last_of_its_connection() {
+    let cell = Cell::start().await;
+    let body = r#"{"id":"a/b/c","endpoints":[{"url":"http://h:1/"}]}"#;
+    let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    // What follows on the same connection would be the request that a careless reader in front did not see.
+    let smuggled = "GET /v1/agents HTTP/1.1\r\nhost: a\r\n\r\n";
+    let both = [
+        "content-length: 4\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 4",
+    ];
+    for headers in both {
+        let bytes = [registration(headers), chunks.as_bytes().to_vec(), smuggled.into()].concat();
+        let answer = said(&cell, &bytes).await;
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{headers}: {answer}");
+        assert!(answer.contains("connection: close"), "{headers}: {answer}");
+    }
+    for (request, status) in [
+        ("GET /v1/agents HTTP/1.1\r\nconnection: close\r\n\r\n", 400),
+        ("GET /v1/agents HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n", 400),
+        ("GET /v1/agents HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", 200),
+        ("GET /v1/agents HTTP/1.0\r\n\r\n", 200),
+    ] {
+        let answer = said(&cell, request.as_bytes()).await;
+        let version = if request.contains("1.0") { "HTTP/1.0" } else { "HTTP/1.1" };
+        assert!(answer.starts_with(&format!("{version} {status} ")), "{request:?}: {answer}");
+    }
+}

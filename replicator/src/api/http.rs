@@ -15,7 +15,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use rollcall_model::problem::{MEDIA_TYPE, Problem};
 use rollcall_model::{Code, Instant, Position, Timestamp, View};
-use rollcall_runtime::serve::{self, Oversize, Unreadable};
+use rollcall_runtime::serve::{self, BadHead, Unreadable};
 use rollcall_runtime::{build_info, meter};
 use serde::Serialize;
 
@@ -67,10 +67,12 @@ pub fn unreadable(why: Unreadable) -> axum::http::Response<Vec<u8>> {
 const TOO_MANY_HEADERS: &str = "there are too many headers, or they are too long";
 
 async fn judge_head(request: Request, next: Next) -> Response {
-    match serve::oversize(&request) {
+    let bad = |detail| problem(Code::InvalidParameter, detail);
+    match serve::bad_head(&request) {
         None => next.run(request).await,
-        Some(Oversize::Address) => problem(Code::InvalidParameter, "path and parameters are too long"),
-        Some(Oversize::Fields) => problem(Code::TooLarge, TOO_MANY_HEADERS),
+        Some(BadHead::Address) => bad("path and parameters are too long"),
+        Some(BadHead::Fields) => problem(Code::TooLarge, TOO_MANY_HEADERS),
+        Some(BadHead::Host) => bad("a request of HTTP/1.1 has exactly one Host header"),
     }
 }
 
