@@ -3,6 +3,7 @@
 //! Promises: a refusal means the same on both, because both read it from one table; what a reader is told is never
 //! older than the view it was read from. Never here: a decision about a registration, a lease or a state.
 
+mod figures;
 mod grpc;
 mod http;
 mod reading;
@@ -24,6 +25,7 @@ use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;
 
+pub use figures::Figures;
 pub use http::Turns;
 
 /// What both faces are made of.
@@ -35,6 +37,8 @@ pub struct Api {
     pub admission: AdmissionHandle,
     /// What readers read.
     pub regions: Regions,
+    /// What is counted of calls.
+    pub figures: Figures,
     /// Time.
     pub clock: Clock,
     /// The failure domain that this process stands in.

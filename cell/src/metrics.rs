@@ -57,7 +57,7 @@ pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clo
     let handle = keeper.clone();
     metrics.observable_gauge(
         "rollcall.cell.guard.holding",
-        "1",
+        "",
         "1 while the cohort's expiry is held or settles.",
         move |gauge| {
             for cohort in handle.guard().map(|guard| guard.cohorts).unwrap_or_default() {
@@ -83,7 +83,7 @@ pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clo
     let handle = keeper.clone();
     metrics.observable_gauge(
         "rollcall.cell.keeper.office",
-        "1",
+        "",
         "1 while this process is the region's keeper.",
         move |gauge| gauge.observe(if handle.term().is_some() { 1.0 } else { 0.0 }, &[]),
     );

@@ -3,6 +3,7 @@
 //! Each decides on the replica's state and lets the store judge: the write's compare holds only for the state that
 //! was decided on (I02). Nothing is acknowledged that the store did not confirm (I15).
 
+mod counts;
 mod judging;
 mod registering;
 mod sharing;
@@ -29,6 +30,7 @@ use crate::refusal::Refusal;
 use crate::store::{Compare, Entry, StoreError, Write, keys};
 use crate::translate;
 
+pub use counts::Renewals;
 pub use turns::Turns;
 
 /// An accepted registration.
@@ -126,6 +128,8 @@ pub struct Registrar {
     pub turns: Turns,
     /// When reported load degrades, and how often it is written.
     pub load_limits: LoadLimits,
+    /// What became of renewals.
+    pub renewals: Renewals,
     /// Time.
     pub clock: Clock,
 }
@@ -142,7 +146,9 @@ impl Registrar {
     /// # Errors
     /// Superseded, not registered, or no keeper that answers.
     pub async fn renew(&self, id: &InstanceId, epoch: Epoch, report: Report) -> Result<LeaseTimes, Refusal> {
-        let renewed = self.judged(id, &report.holder, epoch).await?;
+        let judged = self.judged(id, &report.holder, epoch).await;
+        self.renewals.count(&judged);
+        let renewed = judged?;
         // Whoever's declaration was replaced speaks of another one than readers see.
         if !renewed.superseded && self.is_news(id, epoch, &report) {
             // The lease is renewed whatever becomes of the word: a slow store must not make the answer late. What

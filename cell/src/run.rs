@@ -19,7 +19,7 @@ use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::regions::Regions;
-use crate::registrar::{Registrar, Turns};
+use crate::registrar::{Registrar, Renewals, Turns};
 use crate::replica::Replica;
 use crate::store::Store;
 use crate::views::RemoteView;
@@ -164,8 +164,10 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         founding,
         turns: Turns::default(),
         load_limits: config.health.limits(),
+        renewals: Renewals::default(),
         clock: clock.clone(),
     };
+    registrar.renewals.register(&metrics);
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
     let peers = Peers::new(&metrics);
@@ -173,6 +175,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         registrar: registrar.clone(),
         admission,
         regions: regions.clone(),
+        figures: api::Figures::new(&metrics, clock.clone()),
         clock,
         zone: config.zone.clone(),
         version: rollcall_runtime::build_info::VERSION,

@@ -4,6 +4,7 @@
 
 mod keeping {
     mod cell;
+    mod guarding;
     mod histories;
     mod leases;
 }

@@ -117,6 +117,20 @@ impl Metrics {
         gauge.with_callback(callback).build();
     }
 
+    /// Makes a counter that is asked at each scrape, for what is counted too often to be told one by one. What the
+    /// callback gives never falls; of the callback itself holds what [`Metrics::observable_gauge`] says.
+    pub fn observable_counter(
+        &self,
+        name: &'static str,
+        unit: &'static str,
+        description: &'static str,
+        callback: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
+    ) {
+        check(name);
+        let counter = self.meter.u64_observable_counter(name).with_unit(unit).with_description(description);
+        counter.with_callback(callback).build();
+    }
+
     /// All figures as Prometheus text, of the type [`CONTENT_TYPE`].
     #[must_use]
     pub fn render(&self) -> String {
@@ -243,6 +257,19 @@ mod tests {
         assert_eq!(lines(&metrics), [r#"rollcall_test_room_people{room="hall"} 1"#]);
         value.store(2, Ordering::Relaxed);
         assert_eq!(lines(&metrics), [r#"rollcall_test_room_people{room="hall"} 2"#]);
+    }
+
+    #[test]
+    fn an_observable_counter_is_asked_at_each_scrape() {
+        let metrics = Metrics::new();
+        let value = Arc::new(AtomicU64::new(1));
+        let asked = Arc::clone(&value);
+        metrics.observable_counter("rollcall.test.door.openings", "", "How often", move |counter| {
+            counter.observe(asked.load(Ordering::Relaxed), &[KeyValue::new("door", "front")]);
+        });
+        assert_eq!(lines(&metrics), [r#"rollcall_test_door_openings_total{door="front"} 1"#]);
+        value.store(7, Ordering::Relaxed);
+        assert_eq!(lines(&metrics), [r#"rollcall_test_door_openings_total{door="front"} 7"#]);
     }
 
     #[test]

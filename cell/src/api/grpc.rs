@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use rollcall_model::{Code, Invalid, limits};
 use rollcall_proto::refusal::{self, ENDPOINT_TRAILER, EPOCH_TRAILER, status};
 use rollcall_proto::v1::admin_server::AdminServer;
@@ -27,6 +27,7 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
 use crate::api::Api;
+use crate::api::figures::count_grpc;
 use crate::random;
 use crate::refusal::Refusal;
 
@@ -73,8 +74,9 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
             routes
         }
     };
+    let counted = from_fn_with_state(Arc::clone(&api), count_grpc);
     let watch = axum::routing::post(move |request| watch::answer(Arc::clone(&api), request));
-    routes.into_axum_router().route(watch::PATH, watch).layer(map_response(coded))
+    routes.into_axum_router().route(watch::PATH, watch).layer(map_response(coded)).layer(counted)
 }
 
 /// What the machinery of gRPC refuses by itself has a code of ours, too.

@@ -20,13 +20,14 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{self, HeaderValue, Method, Uri};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use rollcall_model::{Code, Invalid};
 use rollcall_runtime::serve::{self, BadHead, Unreadable};
 
 use crate::api::Api;
+use crate::api::figures::count_http;
 use crate::api::http::parameters::Parameters;
 use crate::refusal::Refusal;
 
@@ -66,6 +67,7 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/version", get(process::version))
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(Arc::clone(&api), count_http))
         .layer(from_fn(judge_head))
         .with_state(api)
 }

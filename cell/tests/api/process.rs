@@ -1,6 +1,6 @@
 //! What the process says about itself, and what it says where there is nothing.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cell::Cell;
 
@@ -26,6 +26,37 @@ async fn figures_are_in_the_text_form_of_prometheus() {
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
     assert!(answer.text.contains("rollcall_cell_view_age_seconds{region=\"us\"}"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn obs_01_registrations_look_ups_and_their_time_are_counted_by_what_became_of_them() {
+    let cell = Cell::start().await;
+    let epoch = cell.register_plain("ops/mail/1").await;
+    cell.post("/v1/registrations", &json!({"id": "Ops"})).await.refused(400, "invalid_id");
+    let lease = "/v1/registrations/ops/mail/1/lease";
+    for _ in 0..2 {
+        assert_eq!(cell.fenced("PUT", lease, &epoch, &Value::Null).await.status, 200);
+    }
+    cell.fenced("PUT", lease, "7", &Value::Null).await.refused(412, "superseded");
+    let batch =
+        json!({"renewals": [{"id": "ops/mail/1", "epoch": epoch}, {"id": "ops/none/1", "epoch": "7"}]});
+    assert_eq!(cell.post("/v1/renewals", &batch).await.status, 200);
+    for path in ["/v1/resolve?name=mail", "/v1/resolve?name=none", "/v1/agents"] {
+        assert_eq!(cell.get(path).await.status, 200, "{path}");
+    }
+    let text = cell.get("/metrics").await.text;
+    for line in [
+        r#"rollcall_cell_api_calls_total{call="register",face="http",outcome="ok"} 1"#,
+        r#"rollcall_cell_api_calls_total{call="register",face="http",outcome="refused"} 1"#,
+        r#"rollcall_cell_api_calls_total{call="resolve",face="http",outcome="ok"} 2"#,
+        r#"rollcall_cell_api_calls_total{call="list",face="http",outcome="ok"} 1"#,
+        r#"rollcall_cell_api_duration_seconds_count{call="resolve"} 2"#,
+        r#"rollcall_cell_lease_renewals_total{outcome="ok"} 3"#,
+        r#"rollcall_cell_lease_renewals_total{outcome="superseded"} 1"#,
+        r#"rollcall_cell_lease_renewals_total{outcome="not_registered"} 1"#,
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rollcall_cell::config::CellConfig;
@@ -17,11 +17,12 @@ use tokio::net::TcpListener;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A cell whose monotonic clock a test may move ahead.
+/// A cell whose monotonic clock a test may move ahead, and its wall clock to anywhere.
 pub(super) struct Cell {
     pub(super) running: Running,
     tasks: Tasks,
     ahead_ms: Arc<AtomicU64>,
+    wall_off_ms: Arc<AtomicI64>,
 }
 
 impl Cell {
@@ -29,11 +30,13 @@ impl Cell {
         let _ = rollcall_runtime::telemetry::init(rollcall_runtime::telemetry::LogFormat::Text, "warn");
         let ahead_ms = Arc::new(AtomicU64::new(0));
         let ahead = Arc::clone(&ahead_ms);
+        let wall_off_ms = Arc::new(AtomicI64::new(0));
+        let wall_off = Arc::clone(&wall_off_ms);
         let clock = Clock::new(
             move || {
                 rollcall_runtime::clock::monotonic() + Duration::from_millis(ahead.load(Ordering::Relaxed))
             },
-            rollcall_runtime::clock::wall_ms,
+            move || rollcall_runtime::clock::wall_ms() + wall_off.load(Ordering::Relaxed),
         );
         let text = format!(
             "region = \"us-east\"\ndata_dir = {:?}\n[listen]\nhttp = \"127.0.0.1:0\"\ngrpc = \"127.0.0.1:0\"\n[store]\nkind = \"embedded\"\n",
@@ -52,7 +55,7 @@ impl Cell {
             commit: "none",
         };
         let running = run(store, start).await.unwrap();
-        let cell = Self { running, tasks, ahead_ms };
+        let cell = Self { running, tasks, ahead_ms, wall_off_ms };
         cell.until("the keeper is in office", |cell| cell.running.keeper.term().is_some()).await;
         cell
     }
@@ -63,6 +66,11 @@ impl Cell {
 
     pub(super) fn pass(&self, time: Duration) {
         self.ahead_ms.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    /// Somebody sets the machine's clock so far from the right time.
+    pub(super) fn wall_clock_is_off_by(&self, seconds: i64) {
+        self.wall_off_ms.store(seconds * 1_000, Ordering::Relaxed);
     }
 
     pub(super) fn has(&self, id: &str) -> bool {

@@ -243,7 +243,7 @@ async fn an_overdue_mark_is_written_once_and_taken_back_by_a_report_or_the_next_
 }
 
 /// Registers `live` instances that answer and `silent` ones whose port refuses; lets only the live ones renew.
-async fn half_dead(cell: &Cell, live: usize, silent: usize) -> tokio::net::TcpListener {
+pub(super) async fn half_dead(cell: &Cell, live: usize, silent: usize) -> tokio::net::TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let answers = format!("http://{}/", listener.local_addr().unwrap());
     let mut epochs = Vec::new();
