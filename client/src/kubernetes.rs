@@ -1,11 +1,14 @@
-//! What Kubernetes tells a process of where it runs, as metadata of its registration (acceptance MOD-17).
+//! What Kubernetes tells a process of where it runs, as metadata of its registration (acceptance MOD-17), and the address
+//! that callers find its service at (acceptance MOD-18).
 //!
 //! Promises: what the owner declares itself is never replaced, and nothing is added that a registry would refuse.
 //! `pod_name` is a hint for people, never where anything is routed.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use rollcall_model::limits;
+use rollcall_model::declaration::RawEndpoint;
+use rollcall_model::{Declaration, limits};
 
 /// The name in the environment, by the usual names of the downward API and of service variables, and the one in the
 /// metadata.
@@ -45,9 +48,82 @@ pub(crate) fn fill(
     }
 }
 
+/// Gives a declaration that names no endpoint and no card its service's name in the cluster, if it has one.
+pub(crate) fn address(declaration: &mut Declaration, environment: impl Fn(&str) -> Option<String>) {
+    if !declaration.endpoints.is_empty() || declaration.card.is_some() {
+        return;
+    }
+    let said = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let (Some(service), Some(namespace)) =
+        (said("SERVICE_NAME"), said("POD_NAMESPACE").or_else(|| said("NAMESPACE")))
+    else {
+        return;
+    };
+    if SIGNS.iter().all(|sign| said(sign).is_none()) {
+        return;
+    }
+    let port = said("SERVICE_PORT").unwrap_or_else(|| "80".to_owned());
+    let url = format!("http://{service}.{namespace}.svc.cluster.local:{port}");
+    declaration.endpoints.push(RawEndpoint { url, protocol: None });
+}
+
+/// The endpoint that is this pod's own address, if one is.
+pub(crate) fn pods_own(
+    declaration: &Declaration,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let pod: IpAddr = environment("POD_IP")?.parse().ok()?;
+    let is_pods = |url: &str| {
+        let host = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+        let host = host.and_then(|authority| match authority.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once(']').map(|(host, _)| host),
+            None => authority.split(':').next(),
+        });
+        host.and_then(|host| host.parse::<IpAddr>().ok()) == Some(pod)
+    };
+    declaration.endpoints.iter().map(|endpoint| endpoint.url.clone()).find(|url| is_pods(url))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of<'a>(environment: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> {
+        |name| environment.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn mod_18_cfg_03_a_service_in_a_cluster_is_found_at_its_name_and_never_at_a_pods_address() {
+        let address = |own: &[&str], environment: &[(&str, &str)]| {
+            let endpoints = own.iter().map(|url| RawEndpoint { url: (*url).to_owned(), protocol: None });
+            let mut declaration = Declaration { endpoints: endpoints.collect(), ..Declaration::default() };
+            super::address(&mut declaration, of(environment));
+            declaration.endpoints.into_iter().map(|endpoint| endpoint.url).collect::<Vec<_>>()
+        };
+        let pod = [("POD_NAMESPACE", "ops"), ("SERVICE_NAME", "mail"), ("POD_IP", "10.1.2.3")];
+        assert_eq!(address(&[], &pod), ["http://mail.ops.svc.cluster.local:80"]);
+        let with_port = [pod.as_slice(), &[("SERVICE_PORT", "8080")]].concat();
+        assert_eq!(address(&[], &with_port), ["http://mail.ops.svc.cluster.local:8080"]);
+        assert_eq!(address(&["http://own:1/"], &pod), ["http://own:1/"], "what is declared wins");
+        let no_service = [("POD_NAMESPACE", "ops"), ("POD_IP", "10.1.2.3"), ("SERVICE_NAME", "")];
+        assert!(
+            address(&[], &no_service).is_empty(),
+            "nothing is made up: the registry says what is missing"
+        );
+        assert!(address(&[], &[("NAMESPACE", "ops"), ("SERVICE_NAME", "mail")]).is_empty(), "no cluster");
+    }
+
+    #[test]
+    fn mod_18_a_pods_own_address_is_noticed() {
+        let own = |url: &str, pod: &str| {
+            let endpoints = vec![RawEndpoint { url: url.to_owned(), protocol: None }];
+            let declaration = Declaration { endpoints, ..Declaration::default() };
+            pods_own(&declaration, of(&[("POD_IP", pod)])).is_some()
+        };
+        assert!(own("http://10.1.2.3:8080/a", "10.1.2.3") && own("grpc://[fd00::7]:1", "fd00::7"));
+        assert!(!own("http://10.1.2.33:8080/", "10.1.2.3") && !own("http://mail.ops:80/", "10.1.2.3"));
+        assert!(!own("http://10.1.2.3/", "not an address"));
+    }
 
     fn filled(is_shared: bool, own: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut metadata = own.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

@@ -26,14 +26,22 @@ pub struct RegistrantOptions {
     pub declaration: Declaration,
     /// Whether metadata is filled from what Kubernetes says in the environment (`POD_NAME`, `POD_NAMESPACE`,
     /// `SERVICE_NAME`, …). Default true; outside of Kubernetes nothing is added, and what is declared always wins.
+    ///
+    /// A declaration without endpoints and card is given the service's name in the cluster,
+    /// `http://<SERVICE_NAME>.<namespace>.svc.cluster.local:<SERVICE_PORT>` (port 80 when none is said), where there is
+    /// one: never a pod's address, which goes with the pod.
     pub kubernetes: bool,
+    /// How often to renew, where that is more often than the registry asks for (a third of the lease). Default `None`:
+    /// as it asks. Less than 2 s is taken for 2 s, and longer than it asks for changes nothing: ask for a longer lease.
+    pub heartbeat: Option<Duration>,
 }
 
 impl RegistrantOptions {
     /// Options with defaults.
     #[must_use]
     pub fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>, declaration: Declaration) -> Self {
-        Self { urls: urls.into_iter().map(Into::into).collect(), declaration, kubernetes: true }
+        let urls = urls.into_iter().map(Into::into).collect();
+        Self { urls, declaration, kubernetes: true, heartbeat: None }
     }
 }
 
@@ -109,5 +117,25 @@ pub(crate) fn check_urls(urls: &[String]) -> Result<(), StartError> {
         }
         None if urls.is_empty() => Err(StartError::NoUrl),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cfg_01_the_defaults_are_the_ones_that_were_decided() {
+        let own = Region::parse("us").unwrap();
+        let RegistryOptions { failover, age_max, first_load, ejection, directory, .. } =
+            RegistryOptions::new(["http://h:1"], own);
+        assert_eq!((age_max, first_load), (Duration::from_secs(86_400), Duration::from_secs(3)));
+        assert!(failover.is_empty() && directory.is_none() && ejection.is_some());
+        let RegistrantOptions { declaration, kubernetes, heartbeat, .. } =
+            RegistrantOptions::new(["http://h:1"], Declaration::default());
+        // The registry's own: a lease of 30 s, renewed every third of it, and registering is tried for ever.
+        assert_eq!((declaration.lease_seconds, heartbeat, kubernetes), (None, None, true));
+        let lease = rollcall_model::limits::LEASE_SECONDS_DEFAULT;
+        assert_eq!(lease, 30);
     }
 }

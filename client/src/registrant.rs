@@ -22,8 +22,10 @@ use crate::transport::Cells;
 /// Longest budget of [`Registrant::close`]: no orchestrator waits longer for a process to end.
 const BUDGET_MAX: Duration = Duration::from_secs(3600);
 
-/// Keeps one registration alive, on a thread that a busy caller does not starve. Dropped, it just stops: the lease
-/// lapses. [`Registrant::close`] is the proper end.
+/// Keeps one registration alive, on a thread that a busy caller does not starve.
+///
+/// [`Registrant::close`] is the proper end. Dropped, as when the task that owns it is cancelled, it deregisters in the
+/// background, for two seconds at most; if the process ends before that, its lease lapses.
 #[derive(Debug)]
 pub struct Registrant {
     told: watch::Sender<Told>,
@@ -93,6 +95,14 @@ impl Registrant {
             let is_shared = is_shared(&options.declaration);
             let environment = |name: &str| std::env::var(name).ok();
             kubernetes::fill(&mut options.declaration.metadata, is_shared, environment);
+            kubernetes::address(&mut options.declaration, environment);
+            if is_shared && let Some(url) = kubernetes::pods_own(&options.declaration, environment) {
+                tracing::warn!(
+                    id = options.declaration.id,
+                    url,
+                    "a shared entry names one pod's address: each replica declares another and replaces it; declare the service's"
+                );
+            }
         }
         let (declaration, declared) = checked(options.declaration)?;
         let cells = Cells::shared(&options.urls)?;
@@ -108,6 +118,7 @@ impl Registrant {
             failures: 0,
         });
         let keeping = task::Keeping::new(cells, declaration, &declared, hears, says);
+        let keeping = keeping.wishing(options.heartbeat);
         // The task ends with the handle; its end is seen by the status channel, so its join handle is not needed.
         background::runtime()?.spawn(keeping.run());
         Ok(Self { told, status })
@@ -254,7 +265,7 @@ mod tests {
         let registrant = Registrant::start(options).unwrap();
         let mut status = registrant.status.clone();
         drop(registrant);
-        let ended = status.wait_for(|status| status.state == RegistrantState::Closed(Closed::LeftToLapse));
+        let ended = status.wait_for(|status| matches!(status.state, RegistrantState::Closed(_)));
         tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap().unwrap();
     }
 }

@@ -18,6 +18,8 @@ pub(crate) const FLOOR: Duration = Duration::from_millis(100);
 const BEAT_MAX: Duration = Duration::from_secs(300);
 /// The beat of the default lease, until the registry has told another.
 const BEAT_DEFAULT: Duration = Duration::from_secs(10);
+/// Shortest beat that an owner may wish for (acceptance LEA-15): more often it is load without news.
+const WISH_FLOOR: Duration = Duration::from_secs(2);
 /// First wait of registering is at most this (acceptance RCV-05).
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// Later waits of registering are at most this: the fifth and last step of the sequence 1, 2, 4, 8, 16 s.
@@ -86,6 +88,8 @@ pub(crate) struct Upkeep {
     held: Option<Epoch>,
     expected: Expected,
     identity: Identity,
+    /// The owner's own beat, if it is more often than the registry asks for.
+    wish: Option<Duration>,
     beat: Duration,
     backoff: Backoff,
     sent: Instant,
@@ -103,6 +107,7 @@ impl Upkeep {
             held: None,
             expected: Expected::Any,
             identity: Identity::Same,
+            wish: None,
             beat: BEAT_DEFAULT,
             backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MOST),
             sent: now,
@@ -125,6 +130,13 @@ impl Upkeep {
     /// How long an answer is waited for: on a short lease less than a beat, so that one lost packet costs one beat.
     pub(crate) fn patience(&self) -> Duration {
         self.beat.clamp(ANSWER_MIN, ANSWER_MAX)
+    }
+
+    /// With a beat of the owner's own: never below two seconds, and never less often than the registry asks for, because
+    /// the registry takes a longer silence for a sign.
+    pub(crate) const fn wishing(mut self, beat: Option<Duration>) -> Self {
+        self.wish = beat;
+        self
     }
 
     /// What to do now. After a call, [`Upkeep::answer`] comes before the next step.
@@ -157,7 +169,7 @@ impl Upkeep {
                 self.go_on(None, now, chance);
             }
             (Some(_), Answer::Renewed(lease)) => {
-                self.beat = lease.beat.clamp(FLOOR, BEAT_MAX);
+                self.beat = self.beat_of(lease.beat);
                 // A renewal is the lasting success; a registration alone may be lost again (museum B77).
                 self.backoff.reset();
                 self.next_beat(None, now, chance);
@@ -191,8 +203,13 @@ impl Upkeep {
 
     fn registered(&mut self, epoch: Epoch, beat: Duration, now: Instant, chance: f64) {
         self.held = Some(epoch);
-        self.beat = beat.clamp(FLOOR, BEAT_MAX);
+        self.beat = self.beat_of(beat);
         self.next_beat(None, now, chance);
+    }
+
+    fn beat_of(&self, told: Duration) -> Duration {
+        let told = told.clamp(FLOOR, BEAT_MAX);
+        self.wish.map_or(told, |wish| wish.max(WISH_FLOOR).min(told))
     }
 
     /// Of a shared entry another holder may have declared another lease; it is not registered back and forth.
@@ -283,6 +300,61 @@ mod tests {
             assert_eq!(upkeep.step(at(40)), Step::Wait(Duration::from_millis(wait_ms - 40)));
             assert_eq!(upkeep.step(at(wait_ms)), Step::Renew(epoch(1)));
         }
+    }
+
+    #[test]
+    fn lea_15_lea_22_an_owners_beat_is_taken_from_two_seconds_up_to_what_the_registry_asks_for() {
+        let seconds = Duration::from_secs;
+        for (wish, told, beat) in [
+            (None, seconds(10), seconds(10)),
+            (Some(seconds(60)), seconds(100), seconds(60)),
+            (Some(seconds(5)), Duration::from_millis(6_667), seconds(5)),
+            (Some(seconds(1)), seconds(10), seconds(2)),
+            (Some(Duration::ZERO), seconds(10), seconds(2)),
+            (Some(seconds(15)), seconds(10), seconds(10)),
+            (Some(seconds(1)), Duration::from_millis(1_667), Duration::from_millis(1_667)),
+        ] {
+            let mut upkeep = Upkeep::new(vec![OWN.into()], at(0)).wishing(wish);
+            upkeep.step(at(0));
+            upkeep.answer(Answer::Registered(epoch(1), every(told)), at(0), 0.5);
+            assert_eq!(upkeep.step(at(0)), Step::Wait(beat), "{wish:?} of {told:?}");
+            let due = at(0).plus(beat);
+            upkeep.step(due);
+            upkeep.answer(Answer::Renewed(every(told)), due, 0.5);
+            assert_eq!(upkeep.step(due), Step::Wait(beat), "{wish:?} of {told:?}, from then on");
+        }
+    }
+
+    #[test]
+    fn lea_16_a_fleet_that_started_together_does_not_renew_together() {
+        // Each draws its own chances, all register in the same instant, and no call takes any time.
+        let mut draw = 7_u64;
+        let mut chance = || {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            f64::from(u32::try_from(draw >> 33).unwrap()) / f64::from(1_u32 << 31)
+        };
+        let mut busiest = Vec::new();
+        let mut fleet: Vec<_> = (0..1_000)
+            .map(|_| {
+                let mut upkeep = Upkeep::new(vec![OWN.into()], at(0));
+                upkeep.step(at(0));
+                upkeep.answer(Answer::Registered(epoch(1), every(BEAT)), at(0), chance());
+                (upkeep, at(0))
+            })
+            .collect();
+        for _ in 0..8 {
+            let mut seconds = std::collections::BTreeMap::new();
+            for (upkeep, now) in &mut fleet {
+                let Step::Wait(wait) = upkeep.step(*now) else { panic!("called at once") };
+                *now = now.plus(wait);
+                upkeep.step(*now);
+                upkeep.answer(Answer::Renewed(every(BEAT)), *now, chance());
+                *seconds.entry(now.0.as_secs()).or_insert(0) += 1;
+            }
+            busiest.push(seconds.into_values().max().unwrap());
+        }
+        assert!(busiest[0] < 300, "of 1,000, {busiest:?} renew in the busiest second of each round");
+        assert!(busiest[7] < 200, "and they spread on: {busiest:?}");
     }
 
     #[test]

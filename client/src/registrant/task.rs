@@ -30,11 +30,15 @@ pub(super) struct Keeping {
     tally: Tally,
 }
 
+/// How long a registration whose handle was dropped is taken back (acceptance HLT-04, HLT-05): nobody waits for it, and
+/// its process may be about to end.
+const DROPPED_BUDGET: Duration = Duration::from_secs(2);
+
 /// Why a loop of calls was left.
 enum Left {
-    /// The owner dropped the handle, or its budget is over.
+    /// The budget is over.
     Over,
-    /// The owner wants to close within its budget.
+    /// The owner wants to close within its budget, or dropped the handle.
     Closing(tokio::time::Instant),
 }
 
@@ -61,6 +65,12 @@ impl Keeping {
             started: std::time::Instant::now(),
             tally: Tally::default(),
         }
+    }
+
+    /// With a beat of the owner's own.
+    pub(super) fn wishing(mut self, beat: Option<Duration>) -> Self {
+        self.upkeep = self.upkeep.wishing(beat);
+        self
     }
 
     /// Runs until the owner lets go.
@@ -118,10 +128,12 @@ impl Keeping {
 
     /// What the owner wants, if it wants to end.
     fn hear(&mut self) -> Option<Left> {
-        if self.told.has_changed().is_err() {
-            return Some(Left::Over);
-        }
-        self.told.borrow().close_by.map(|close_by| Left::Closing(close_by.into()))
+        let close_by = self.told.borrow().close_by.map(Into::into);
+        let dropped = || {
+            let is_dropped = self.told.has_changed().is_err();
+            is_dropped.then(|| tokio::time::Instant::now() + DROPPED_BUDGET)
+        };
+        close_by.or_else(dropped).map(Left::Closing)
     }
 
     async fn wait(&mut self, wait: Duration, summary: &mut Interval) {
@@ -316,15 +328,14 @@ const fn speaks_for_all(word: Lifecycle) -> bool {
     }
 }
 
-/// Resolves when a call in flight is of no use any more: the handle is dropped, or the budget of its close is over.
+/// Resolves when a call in flight is of no use any more: the budget of its close is over, or that of a dropped handle.
 async fn over(mut told: watch::Receiver<Told>) {
     let close_by = match told.wait_for(|told| told.close_by.is_some()).await {
-        Ok(told) => told.close_by,
-        Err(_) => return,
+        Ok(told) => told.close_by.map(tokio::time::Instant::from),
+        Err(_) => None,
     };
-    if let Some(close_by) = close_by {
-        tokio::time::sleep_until(close_by.into()).await;
-    }
+    let dropped = tokio::time::Instant::now() + DROPPED_BUDGET;
+    tokio::time::sleep_until(close_by.unwrap_or(dropped)).await;
 }
 
 #[cfg(test)]

@@ -53,6 +53,23 @@ async fn it_registers_once_and_renews_with_the_epoch() {
 }
 
 #[tokio::test]
+async fn hlt_05_cancelled_with_its_owner_it_deregisters_by_itself() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let registrant = start([serving.url()], "ops/mail/1");
+    let epoch = registered(&registrant).await.epoch.unwrap().get();
+    let owner = tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(registrant);
+    });
+    owner.abort();
+    let gone = |calls: &[Call]| {
+        calls.iter().any(|call| matches!(call, Call::Deregister { epoch: told, .. } if *told == epoch))
+    };
+    cell.saw("a deregistration with the epoch", gone).await;
+}
+
+#[tokio::test]
 async fn an_instance_made_by_the_client_is_the_same_in_every_registration() {
     let cell = Cell::new();
     let serving = cell.serve();
