@@ -13,6 +13,9 @@ use crate::lifecycle::{Kind, Lifecycle, Scope};
 use crate::limits;
 use crate::name::{InstanceId, Zone};
 
+/// The version of an agent whose card names none (acceptance MOD-19): callers that ask for one still find it.
+const CARD_VERSION: &str = "1.0.0";
+
 /// An endpoint as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawEndpoint {
@@ -203,7 +206,8 @@ impl Declared {
         }
         let endpoints = endpoints(&mut found, raw.endpoints, facts.endpoints, raw.card.is_some());
         let capabilities = capabilities(&mut found, raw.capabilities);
-        let version = raw.version.or(facts.version);
+        let of_card = || facts.version.or_else(|| card.is_some().then(|| CARD_VERSION.to_owned()));
+        let version = raw.version.or_else(of_card);
         if let Some(text) = version.as_ref().filter(|_| card.is_none() || !raw_card_version(&card, &version))
         {
             if text.chars().count() > limits::SHORT_TEXT_CHARS_MAX {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cell::{Cell, plain};
+use super::cell::{Cell, eventually, plain};
 
 fn members(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
@@ -36,6 +36,94 @@ async fn a_lease_of_five_seconds_beats_every_third_of_it() {
     body["lease_seconds"] = json!(5);
     let answer = cell.post("/v1/registrations", &body).await.json();
     assert_eq!((&answer["lease_seconds"], &answer["heartbeat_seconds"]), (&json!(5), &json!(1.666)));
+}
+
+#[tokio::test]
+async fn lea_09_lea_22_a_longer_lease_stretches_the_beat_to_a_third_of_it() {
+    let cell = Cell::start().await;
+    for (lease, beat) in [(15, 5.0), (20, 6.666), (45, 15.0), (60, 20.0), (300, 100.0)] {
+        let mut body = plain("ops/mail/1");
+        body["lease_seconds"] = json!(lease);
+        let answer = cell.post("/v1/registrations", &body).await.json();
+        let told = (answer["lease_seconds"].as_u64(), answer["heartbeat_seconds"].as_f64());
+        assert_eq!(told, (Some(lease), Some(beat)));
+    }
+}
+
+#[tokio::test]
+async fn mod_19_version_lifecycle_last_heartbeat_and_ttl_are_data() {
+    let cell = Cell::start().await;
+    let card = json!({"name": "Market", "skills": [{"id": "analysis", "name": "Analysis"}]});
+    let body = json!({"id": "fin/market/v2-eastus", "endpoints": [{"url": "http://h:1/"}], "card": card,
+                      "lease_seconds": 300});
+    let epoch = cell.register(&body).await;
+    let agent = cell.get("/v1/agents/fin/market/v2-eastus").await.json();
+    assert_eq!((&agent["version"], &agent["lifecycle"]), (&json!("1.0.0"), &json!("healthy")));
+    assert_eq!(agent["skills"][0]["name"], "Analysis");
+    let found = cell.get("/v1/agents?version=%5E1").await.json();
+    assert_eq!(
+        found["agents"][0]["id"], "fin/market/v2-eastus",
+        "a version that nobody named is one to ask for"
+    );
+    let path = "/v1/registrations/fin/market/v2-eastus/lease";
+    let lease = async || cell.get(path).await.json();
+    let heard =
+        async || lease().await["last_renewal_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let before = heard().await;
+    assert_eq!(lease().await["lease_seconds"], 300);
+    eventually("a renewal moves the last heartbeat", || async {
+        assert_eq!(cell.fenced("PUT", path, &epoch, &Value::Null).await.status, 200);
+        (heard().await > before).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn hlt_08_an_instance_that_restarts_at_another_address_leaves_the_old_one_nowhere() {
+    let cell = Cell::start().await;
+    let at = |address: &str| json!({"id": "ops/mail/pod-1", "endpoints": [{"url": address}]});
+    let old = cell.register(&at("http://10.0.0.1:8080/")).await;
+    cell.register(&at("http://10.0.0.2:8080/")).await;
+    for path in ["/v1/agents", "/v1/agents/ops/mail/pod-1", "/v1/resolve?name=mail"] {
+        let text = cell.get(path).await.text;
+        assert!(text.contains("10.0.0.2") && !text.contains("10.0.0.1"), "{path}: {text}");
+    }
+    let path = "/v1/registrations/ops/mail/pod-1";
+    let refused = cell.fenced("PUT", &format!("{path}/lease"), &old, &Value::Null).await;
+    let problem = refused.refused(412, "superseded");
+    assert_eq!(problem["current"]["endpoint"], "http://10.0.0.2:8080/");
+    cell.fenced("DELETE", path, &old, &Value::Null).await.refused(412, "superseded");
+    assert_eq!(cell.get("/v1/agents/ops/mail/pod-1").await.status, 200, "its late end takes nothing with it");
+}
+
+#[tokio::test]
+async fn scn_06_each_reason_why_a_registered_agent_is_not_found_is_told_to_its_owner() {
+    let cell = Cell::start().await;
+    // Near-misses of the grammar stay out, so that none of them is registered and never found.
+    for capability in ["email/send", "email.send", "email_send", "email:send:1", "Email:send:v1"] {
+        let mut body = plain("ops/mail/1");
+        body["capabilities"] = json!([capability]);
+        cell.post("/v1/registrations", &body).await.faulty("invalid_capability", &["/capabilities/0"]);
+    }
+    // An owner that beats under another id than it registered hears of it with its first beat.
+    let epoch = cell.register_plain("ops/mail/1").await;
+    for id in ["ops/mail/2", "ops/mail-x/1", "prod/mail/1"] {
+        let path = format!("/v1/registrations/{id}/lease");
+        cell.fenced("PUT", &path, &epoch, &Value::Null).await.refused(404, "not_registered");
+    }
+    for id in ["ops/mail", "Ops/mail/1", "ops/mail/1/", "ops/mail/1%20"] {
+        let path = format!("/v1/registrations/{id}/lease");
+        let answer = cell.fenced("PUT", &path, &epoch, &Value::Null).await;
+        assert!(matches!(answer.status, 400 | 404 | 405), "{id}: {}", answer.text);
+    }
+    // One that says of itself that it takes nothing is listed, with the word, and no candidate.
+    let path = "/v1/registrations/ops/mail/1";
+    for lifecycle in ["starting", "draining", "offline"] {
+        let told = cell.fenced("PATCH", path, &epoch, &json!({"lifecycle": lifecycle})).await;
+        assert_eq!(told.status, 200, "{}", told.text);
+        assert_eq!(cell.get("/v1/agents?name=mail").await.json()["agents"][0]["lifecycle"], lifecycle);
+        assert_eq!(cell.get("/v1/resolve?name=mail").await.json()["candidates"], json!([]), "{lifecycle}");
+    }
 }
 
 #[tokio::test]
