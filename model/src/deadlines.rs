@@ -36,6 +36,8 @@ pub struct Overdue {
     pub census: BTreeMap<Cohort, Census>,
     /// Those past their deadline and not being removed, longest overdue first.
     lapsed: Vec<u32>,
+    /// Those with a long lease that readers are to try last although it goes on.
+    silent: Vec<u32>,
 }
 
 /// One lease that is to be removed.
@@ -279,6 +281,7 @@ impl Deadlines {
         let mut overdue = Overdue {
             census: self.registered.iter().map(|(cohort, count)| (cohort.clone(), census(count))).collect(),
             lapsed: Vec::new(),
+            silent: Vec::new(),
         };
         let tick = tick(now, self.zero);
         for (place, lease) in self.due(tick) {
@@ -296,6 +299,8 @@ impl Deadlines {
             }
             if state == LeaseState::Lapsed && !lease.removing {
                 overdue.lapsed.push(place);
+            } else if state == LeaseState::Suspect && lease.is_overdue(now) {
+                overdue.silent.push(place);
             }
         }
         let deadline = |place: &u32| self.leases.get(*place).map(Lease::deadline);
@@ -329,16 +334,17 @@ impl Deadlines {
     }
 
     /// What readers are to be told: of those that are renewed again first, then of the lapsed ones that were not
-    /// taken. At most `most`; the others come with the next sweep.
+    /// taken and of those that are silent on a long lease. At most `most`; the others come with the next sweep.
     #[must_use]
     pub fn marks(&self, overdue: &Overdue, now: Instant, most: usize) -> Vec<Mark> {
         let lease = |place: &u32| self.leases.get(*place);
         let again = self.marked.iter().filter_map(lease).filter(|lease| !lease.is_overdue(now));
-        let held = overdue.lapsed.iter().filter_map(lease).filter(|lease| !lease.is_marked);
+        let late = overdue.lapsed.iter().chain(&overdue.silent);
+        let late = late.filter_map(lease).filter(|lease| !lease.is_marked);
         let mark =
             |overdue: bool| move |lease: &Lease| Mark { id: lease.id.clone(), epoch: lease.epoch, overdue };
         let both = again.filter(|lease| !lease.removing).map(mark(false));
-        both.chain(held.filter(|lease| !lease.removing).map(mark(true))).take(most).collect()
+        both.chain(late.filter(|lease| !lease.removing).map(mark(true))).take(most).collect()
     }
 
     /// A removal did not happen, or nobody knows: the lease may be renewed again, and is due at once.

@@ -82,6 +82,10 @@ impl From<Moment> for Instant {
     }
 }
 
+/// Whoever was not heard for this long is tried last, however long its lease (acceptance LEA-24). Two minutes: leases of
+/// minutes are for those whose end may be noticed late, not for callers to run into one that is gone.
+const SILENT: Duration = Duration::from_secs(120);
+
 /// Beats are a third of the lease (section 0 of the acceptance list).
 #[must_use]
 pub fn heartbeat(lease: Duration) -> Duration {
@@ -207,11 +211,16 @@ impl Lease {
         }
     }
 
-    /// Whether readers are to see it as overdue: past its deadline, or called so by the keeper before and not heard
-    /// since. A new keeper's grace is no sign of life.
+    /// Whether readers are to see it as overdue: past its deadline, silent for two minutes and longer than its beats
+    /// allow, or called so by the keeper before and not heard since. A new keeper's grace is no sign of life.
     #[must_use]
     pub fn is_overdue(&self, now: Instant) -> bool {
-        self.state(now) == LeaseState::Lapsed || (self.is_marked && !self.is_heard)
+        let is_silent = match self.state(now) {
+            LeaseState::Live => false,
+            LeaseState::Suspect => now.since(self.renewed.into()) >= SILENT,
+            LeaseState::Lapsed => true,
+        };
+        is_silent || (self.is_marked && !self.is_heard)
     }
 
     /// Whether who holds this epoch may move the deadline: the current one, and of a shared entry also one that it

@@ -117,6 +117,29 @@ fn a_new_keepers_grace_is_no_sign_of_life_and_a_renewal_is() {
 }
 
 #[test]
+fn lea_24_who_is_silent_for_two_minutes_is_tried_last_however_long_its_lease() {
+    for (lease, marked) in [(300, 180), (220, 132), (150, 120), (60, 60)] {
+        let mut deadlines = Deadlines::default();
+        let mut given = declared("a/b/c");
+        given.lease_seconds = lease;
+        let record = registered(given, epoch(), Revision(2));
+        deadlines.follow(&Change::Put(Arc::new(record)), at(0), WALL);
+        let told =
+            |deadlines: &Deadlines, second| deadlines.marks(&deadlines.overdue(at(second)), at(second), 10);
+        assert_eq!(told(&deadlines, marked - 1), [], "a beat may still come: lease of {lease}");
+        assert!(!deadlines.get("a/b/c").unwrap().is_overdue(at(marked - 1)));
+        let marks = told(&deadlines, marked);
+        assert_eq!((marks.len(), marks[0].overdue), (1, true), "lease of {lease}");
+        assert!(deadlines.get("a/b/c").unwrap().is_overdue(at(marked)));
+        // Heard again, it is as good as before.
+        if marked < u64::from(lease) {
+            let _ = deadlines.renew("a/b/c", &Holder::default(), epoch(), at(marked + 1), WALL);
+            assert!(!deadlines.get("a/b/c").unwrap().is_overdue(at(marked + 2)));
+        }
+    }
+}
+
+#[test]
 fn a_lease_stays_small() {
     // Beside it there is its place in the order of ids and its tick: well under 400 bytes a registration.
     assert!(size_of::<rollcall_model::Lease>() <= 192, "{} bytes", size_of::<rollcall_model::Lease>());
