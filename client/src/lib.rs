@@ -33,6 +33,7 @@ mod error;
 mod follow;
 mod kubernetes;
 mod local_snapshot;
+mod memory;
 mod options;
 mod pin;
 mod reading;
@@ -44,6 +45,7 @@ mod transport;
 
 pub use error::{CallError, StartError};
 pub use local_snapshot::{LocalSnapshot, RegionStatus};
+pub use memory::MemoryRegistry;
 pub use options::{RegistrantOptions, RegistryOptions};
 pub use pin::Pin;
 pub use reading::Reading;

@@ -17,7 +17,7 @@ use crate::background;
 use crate::error::{CallError, StartError};
 use crate::kubernetes;
 use crate::options::RegistrantOptions;
-use crate::transport::Cells;
+use crate::transport::{Cells, Wire};
 
 /// Longest budget of [`Registrant::close`]: no orchestrator waits longer for a process to end.
 const BUDGET_MAX: Duration = Duration::from_secs(3600);
@@ -90,7 +90,13 @@ impl Registrant {
     ///
     /// # Errors
     /// The options are wrong, or the process has no thread to spare. A registry that is away is no error.
-    pub fn start(mut options: RegistrantOptions) -> Result<Self, StartError> {
+    pub fn start(options: RegistrantOptions) -> Result<Self, StartError> {
+        let cells = Cells::shared(&options.urls)?;
+        Self::over(Wire::Cells(cells), options)
+    }
+
+    /// The same with the calls going this way.
+    pub(crate) fn over(wire: Wire, mut options: RegistrantOptions) -> Result<Self, StartError> {
         if options.kubernetes {
             let is_shared = is_shared(&options.declaration);
             let environment = |name: &str| std::env::var(name).ok();
@@ -105,7 +111,6 @@ impl Registrant {
             }
         }
         let (declaration, declared) = checked(options.declaration)?;
-        let cells = Cells::shared(&options.urls)?;
         let (told, hears) = watch::channel(Told::default());
         let (says, status) = watch::channel(Status {
             id: declared.id.clone(),
@@ -117,7 +122,7 @@ impl Registrant {
             renewals: 0,
             failures: 0,
         });
-        let keeping = task::Keeping::new(cells, declaration, &declared, hears, says);
+        let keeping = task::Keeping::new(wire, declaration, &declared, hears, says);
         let keeping = keeping.wishing(options.heartbeat);
         // The task ends with the handle; its end is seen by the status channel, so its join handle is not needed.
         background::runtime()?.spawn(keeping.run());

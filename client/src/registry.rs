@@ -122,6 +122,11 @@ impl Registry {
         Self { inner: Arc::new(Inner { current, clock: clock(), _stop: stop }) }
     }
 
+    /// Shows what a view of one of its regions is now.
+    pub(crate) fn show(&self, view: &View) {
+        self.inner.current.publish(view, self.inner.clock.now());
+    }
+
     /// Finds the instances that fit: the own region's, and those of other regions only if it has none. Immediate.
     #[must_use]
     pub fn resolve(&self, query: &Query) -> Resolution {

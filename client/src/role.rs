@@ -9,6 +9,7 @@ use crate::error::StartError;
 use crate::options::{RegistrantOptions, RegistryOptions};
 use crate::registrant::{Closed, Registrant};
 use crate::registry::Registry;
+use crate::transport::Wire;
 
 /// A tool: registered, and nothing else. It has no way to a registry.
 ///
@@ -44,6 +45,10 @@ impl Tool {
         Ok(Self { registrant: Registrant::start(of_kind(options, "tool"))? })
     }
 
+    pub(crate) fn over(wire: Wire, options: RegistrantOptions) -> Result<Self, StartError> {
+        Ok(Self { registrant: Registrant::over(wire, of_kind(options, "tool"))? })
+    }
+
     /// The tool's registration.
     #[must_use]
     pub const fn registrant(&self) -> &Registrant {
@@ -64,6 +69,14 @@ impl Agent {
     pub async fn start(options: RegistrantOptions, discovery: RegistryOptions) -> Result<Self, StartError> {
         let registrant = Registrant::start(of_kind(options, "agent"))?;
         Ok(Self { registrant, registry: Registry::connect(discovery).await? })
+    }
+
+    pub(crate) fn over(
+        wire: Wire,
+        options: RegistrantOptions,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        Ok(Self { registrant: Registrant::over(wire, of_kind(options, "agent"))?, registry })
     }
 
     /// The agent's registration.

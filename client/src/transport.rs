@@ -11,12 +11,69 @@ mod session;
 mod turns;
 mod watches;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Epoch, Region};
+use rollcall_model::{Declaration, Epoch, InstanceId, Lifecycle, Load, Region};
+
+use crate::error::CallError;
+use crate::memory::MemoryRegistry;
 
 pub(crate) use cells::Cells;
 pub(crate) use watches::{Watches, Watching};
+
+/// Where a registrant's calls go.
+#[derive(Clone, Debug)]
+pub(crate) enum Wire {
+    /// To a cell.
+    Cells(Arc<Cells>),
+    /// To a registry of the same process, in tests.
+    Memory(MemoryRegistry),
+}
+
+impl Wire {
+    /// Sends the whole declaration.
+    pub(crate) async fn register(
+        &self,
+        declaration: &Declaration,
+        patience: Duration,
+    ) -> Result<Registered, CallError> {
+        match self {
+            Self::Cells(cells) => cells.register(declaration, patience).await,
+            Self::Memory(memory) => memory.register(declaration),
+        }
+    }
+
+    /// Renews one lease; `holder` tells apart those that share the entry.
+    pub(crate) async fn renew(
+        &self,
+        id: &InstanceId,
+        holder: Option<String>,
+        epoch: Epoch,
+        lifecycle: Option<Lifecycle>,
+        load: Option<Load>,
+        patience: Duration,
+    ) -> Result<Renewal, CallError> {
+        match self {
+            Self::Cells(cells) => cells.renew(id, holder, epoch, lifecycle, load, patience).await,
+            Self::Memory(memory) => Ok(memory.renew(id, epoch, lifecycle, load)),
+        }
+    }
+
+    /// Takes the registration back.
+    pub(crate) async fn deregister(
+        &self,
+        id: &InstanceId,
+        holder: Option<String>,
+        epoch: Epoch,
+        patience: Duration,
+    ) -> Result<Gone, CallError> {
+        match self {
+            Self::Cells(cells) => cells.deregister(id, holder, epoch, patience).await,
+            Self::Memory(memory) => Ok(memory.deregister(id, epoch)),
+        }
+    }
+}
 
 /// A registration was made.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,6 @@
 //!
 //! One call at a time is in flight. It ends when its handle is dropped, or closed and done. Never here: when to call.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{Declaration, Declared, Epoch, InstanceId, Instant, Lifecycle, Scope};
@@ -13,11 +12,11 @@ use crate::error::CallError;
 use crate::registrant::beat::{ANSWER_MAX, Answer, FLOOR, Identity, Step, Upkeep};
 use crate::registrant::summary::{self, Tally};
 use crate::registrant::{Closed, RegistrantState, Status, Told};
-use crate::transport::{Cells, Gone, Renewal};
+use crate::transport::{Gone, Renewal, Wire};
 
 /// One registration in upkeep.
 pub(super) struct Keeping {
-    cells: Arc<Cells>,
+    wire: Wire,
     declaration: Declaration,
     declared_lifecycle: Lifecycle,
     id: InstanceId,
@@ -44,7 +43,7 @@ enum Left {
 
 impl Keeping {
     pub(super) fn new(
-        cells: Arc<Cells>,
+        wire: Wire,
         declaration: Declaration,
         declared: &Declared,
         told: watch::Receiver<Told>,
@@ -54,7 +53,7 @@ impl Keeping {
         let is_shared = declared.scope == Scope::Service;
         let upkeep = Upkeep::new(endpoints, Instant::default());
         Self {
-            cells,
+            wire,
             declaration,
             declared_lifecycle: declared.lifecycle,
             id: declared.id.clone(),
@@ -158,7 +157,7 @@ impl Keeping {
             told => lifecycle_to_declare(self.declared_lifecycle, told),
         };
         self.declaration.lifecycle = Some(lifecycle.as_str().to_owned());
-        let answer = match self.cells.register(&self.declaration, ANSWER_MAX).await {
+        let answer = match self.wire.register(&self.declaration, ANSWER_MAX).await {
             Ok(registered) => {
                 tracing::info!(id = %self.id, region = %registered.region, epoch = %registered.epoch, "registered");
                 self.status.send_modify(|status| {
@@ -185,7 +184,7 @@ impl Keeping {
         let lifecycle = lifecycle.filter(|word| !self.is_shared || speaks_for_all(*word));
         let patience = self.upkeep.patience();
         let holder = self.declaration.holder.clone();
-        let answer = match self.cells.renew(&self.id, holder, epoch, lifecycle, load, patience).await {
+        let answer = match self.wire.renew(&self.id, holder, epoch, lifecycle, load, patience).await {
             Ok(Renewal::Renewed(lease)) => {
                 self.status.send_modify(|status| {
                     status.last_error = None;
@@ -279,14 +278,14 @@ impl Keeping {
         let holder = self.declaration.holder.clone();
         if !self.is_shared {
             let draining = Some(Lifecycle::Draining);
-            match self.cells.renew(&self.id, None, epoch, draining, load, patience).await {
+            match self.wire.renew(&self.id, None, epoch, draining, load, patience).await {
                 Ok(Renewal::Renewed(_)) => {}
                 Ok(Renewal::NotRegistered | Renewal::Superseded(_)) => return Closed::Deregistered,
                 Err(error) => tracing::debug!(id = %self.id, %error, "draining was not heard"),
             }
         }
         loop {
-            match self.cells.deregister(&self.id, holder.clone(), epoch, patience).await {
+            match self.wire.deregister(&self.id, holder.clone(), epoch, patience).await {
                 Ok(Gone::Now | Gone::Before) => return Closed::Deregistered,
                 Err(error) => {
                     let wait = error.retry_after().unwrap_or_default().max(FLOOR);

@@ -5,6 +5,7 @@ mod cell;
 mod disk;
 mod ejection;
 mod line;
+mod memory;
 mod pin;
 mod reading;
 mod registrant;
