@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use rollcall_model::ejection::{Ejected, Reported};
+use rollcall_model::ejection::{Ejected, EjectedZone, Reported};
 use rollcall_model::resolve::Trust;
 use rollcall_model::{Called, EjectionLimits, Ejections, Instant, Region, Registration, View};
 
@@ -76,6 +76,11 @@ impl Book {
             Reported::Spared => {
                 tracing::debug!(%region, %id, ?called, "instance not ejected, too many of its agent are");
             }
+            Reported::ZoneEjected(EjectedZone { region, zone, agent, .. }) => {
+                let agent = agent.as_deref().unwrap_or("any");
+                tracing::warn!(%region, %zone, agent, "zone ejected, its instances fail while others answer");
+            }
+            Reported::ZoneReadmitted(zone) => tracing::info!(%region, %zone, "zone called again"),
             Reported::Nothing => {}
         }
     }
@@ -98,6 +103,10 @@ impl Book {
 
     pub(crate) fn ejected(&self) -> Vec<Ejected> {
         self.shown.load().ejected()
+    }
+
+    pub(crate) fn ejected_zones(&self) -> Vec<EjectedZone> {
+        self.shown.load().ejected_zones()
     }
 
     fn show(&self, written: &Written) {

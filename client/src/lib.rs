@@ -55,5 +55,5 @@ pub use resolver::{Candidate, Resolution};
 pub use role::{Agent, Tool};
 /// The words of the API: declarations, queries, registrations.
 pub use rollcall_model as model;
-pub use rollcall_model::ejection::{Called, Ejected, EjectionLimits};
+pub use rollcall_model::ejection::{Called, Ejected, EjectedZone, EjectionLimits};
 pub use rollcall_model::resolve::{Outcome, Resolving};

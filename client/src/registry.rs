@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rollcall_model::ejection::Ejected;
+use rollcall_model::ejection::{Ejected, EjectedZone};
 use rollcall_model::{Called, Clock, EjectionLimits, Instant, Query, Reach, Region, Registration, View};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -159,7 +159,9 @@ impl Registry {
     /// Tells what became of a call to an instance. Immediate.
     ///
     /// Those that fail again and again are left out of what this handle and its clones resolve to, for a while and as
-    /// long as enough others of the agent are left (promise I28). The registry does not hear of it.
+    /// long as enough others of the agent are left; so is a zone as a whole when several of its instances fail in a row
+    /// while another zone answers (promise I28). A candidate that [is a probe](crate::Candidate::is_probe) is best called
+    /// first: it tells whether what was left out is back. The registry does not hear of it.
     pub fn report(&self, region: &Region, registration: &Registration, called: Called) {
         let current = &self.inner.current;
         if let Some(book) = &current.ejections {
@@ -168,7 +170,13 @@ impl Registry {
         }
     }
 
-    /// Whom this handle and its clones avoid at the moment.
+    /// The zones that this handle and its clones avoid as a whole, or for one agent, at the moment.
+    #[must_use]
+    pub fn ejected_zones(&self) -> Vec<EjectedZone> {
+        self.inner.current.ejections.as_ref().map(Book::ejected_zones).unwrap_or_default()
+    }
+
+    /// Whom alone this handle and its clones avoid at the moment.
     #[must_use]
     pub fn ejected(&self) -> Vec<Ejected> {
         self.inner.current.ejections.as_ref().map(Book::ejected).unwrap_or_default()

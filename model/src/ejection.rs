@@ -1,20 +1,23 @@
 //! Ejection: whom a caller avoids for a while, from what became of its own calls.
 //!
-//! Promises (I28): never more than a set share of one agent's instances is ejected, over all regions that the caller
-//! knows, so that the instances of a whole zone, or of the own region, can be avoided and an agent never vanishes; what
-//! is ejected is tried again by one call at a time, and comes back with the first that succeeds; a new epoch starts
-//! clean. Resolving takes everybody when nobody is left ([`resolve`](crate::resolve::resolve)).
+//! Promises (I28): never more than a set share of one agent's instances is ejected one by one, over all regions that the
+//! caller knows, so that those of the own region can be avoided and an agent never vanishes. A zone that fails as a whole
+//! while another answers is ejected as a whole, whatever its share: a caller that is itself cut off avoids all zones but
+//! its own. What is ejected is tried again by one call at a time, and comes back with the first that succeeds; a new
+//! epoch starts clean. Resolving takes everybody when nobody is left ([`resolve`](crate::resolve::resolve)).
 //!
 //! Never here: a word to anybody else. One caller's trouble with an instance may be the caller's own.
 
 mod breaker;
+mod zones;
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use imbl::OrdMap;
 
-use crate::name::{InstanceId, Region};
+use crate::name::{InstanceId, Region, Zone};
 use crate::position::Epoch;
 use crate::registration::Registration;
 use crate::resolve::Trust;
@@ -23,6 +26,7 @@ use crate::time::Instant;
 use crate::view::View;
 
 use breaker::{Breaker, Wish};
+use zones::{By, Judged, Place, Zones};
 
 /// What became of a call to an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,9 @@ pub struct EjectionLimits {
     /// Of one agent's instances, at most so many in a hundred. 50: all of one zone in three, or all of one region in two
     /// that are equal; and whoever is left has at most twice the load.
     pub share_percent: u8,
+    /// So many different instances of one zone whose calls failed in a row eject the zone, while another answers; 0 never
+    /// does. 3: of instances that fail every tenth call one in a thousand sequences, and it is more where others fail, too.
+    pub zone_instances: usize,
     /// Instances of which something bad is remembered. 10,000: a few MiB. Those that come on top are called as if they
     /// were well.
     pub remembered_max: usize,
@@ -68,13 +75,14 @@ impl Default for EjectionLimits {
             most: Duration::from_secs(30),
             probe_wait: Duration::from_secs(3),
             share_percent: 50,
+            zone_instances: 3,
             remembered_max: 10_000,
         }
     }
 }
 
 /// What a report led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reported {
     /// Nothing that a caller would notice.
     Nothing,
@@ -84,6 +92,23 @@ pub enum Reported {
     Spared,
     /// It is called again.
     Readmitted,
+    /// A zone is avoided as a whole.
+    ZoneEjected(EjectedZone),
+    /// Its zone is called again.
+    ZoneReadmitted(Zone),
+}
+
+/// A zone that is avoided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EjectedZone {
+    /// Its region.
+    pub region: Region,
+    /// Which zone.
+    pub zone: Zone,
+    /// Only this agent's instances in it; all there are if none.
+    pub agent: Option<Arc<str>>,
+    /// Not called before.
+    pub until: Instant,
 }
 
 /// An instance that is avoided.
@@ -103,22 +128,38 @@ pub struct Ejected {
 #[derive(Clone, Debug)]
 pub struct Ejections {
     limits: EjectionLimits,
-    regions: OrdMap<Region, OrdMap<InstanceId, Breaker>>,
+    regions: OrdMap<Region, OrdMap<InstanceId, Known>>,
     /// In all regions.
     remembered: usize,
+    zones: Zones,
+}
+
+/// What is remembered of one instance.
+#[derive(Clone, Debug)]
+struct Known {
+    epoch: Epoch,
+    zone: Option<Zone>,
+    breaker: Breaker,
+}
+
+impl Known {
+    fn new(registration: &Registration) -> Self {
+        let zone = registration.declared.zone.clone();
+        Self { epoch: registration.epoch, zone, breaker: Breaker::default() }
+    }
 }
 
 impl Ejections {
     /// Nothing bad is known of anybody.
     #[must_use]
     pub fn new(limits: EjectionLimits) -> Self {
-        Self { limits, regions: OrdMap::new(), remembered: 0 }
+        Self { limits, regions: OrdMap::new(), remembered: 0, zones: Zones::default() }
     }
 
     /// Whether nothing bad is known of anybody.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.remembered == 0
+        self.remembered == 0 && self.zones.is_empty()
     }
 
     /// What is thought of an instance now.
@@ -128,18 +169,27 @@ impl Ejections {
         if self.is_empty() {
             return Trust::Usable;
         }
-        self.breaker(region, registration).map_or(Trust::Usable, |breaker| breaker.trust(now))
+        let own = self.known(region, registration).map_or(Trust::Usable, |known| known.breaker.trust(now));
+        match (own, self.zones.trust(region, registration, now)) {
+            (Trust::Ejected, _) | (_, Trust::Ejected) => Trust::Ejected,
+            (Trust::Probe, _) | (_, Trust::Probe) => Trust::Probe,
+            (Trust::Usable, Trust::Usable) => Trust::Usable,
+        }
     }
 
-    /// Takes the one probe of an instance that is due for it; whether it was still there.
+    /// Takes the one probe of an instance, or of its zone, that is due for it; whether it was still there.
     pub fn take_probe(&mut self, region: &Region, registration: &Registration, now: Instant) -> bool {
+        if self.trust(region, registration, now) != Trust::Probe {
+            return false;
+        }
         let probe_wait = self.limits.probe_wait;
         let is_due =
-            self.breaker(region, registration).is_some_and(|breaker| breaker.trust(now) == Trust::Probe);
+            self.known(region, registration).is_some_and(|known| known.breaker.trust(now) == Trust::Probe);
         if is_due && let Some(breaker) = self.breaker_mut(region, &registration.declared.id) {
             breaker.probe(now, probe_wait);
         }
-        is_due
+        self.zones.probe(region, registration, now, &self.limits);
+        true
     }
 
     /// Whether this report would change anything: for those who look before they take a lock.
@@ -151,10 +201,11 @@ impl Ejections {
         called: Called,
         now: Instant,
     ) -> bool {
-        match self.breaker(region, registration) {
-            Some(breaker) => breaker.is_news(called, now, &self.limits),
+        let of_itself = match self.known(region, registration) {
+            Some(known) => known.breaker.is_news(called, now, &self.limits),
             None => called != Called::Succeeded,
-        }
+        };
+        of_itself || called == Called::Succeeded && self.zones.is_news(region, registration)
     }
 
     /// Learns what became of a call to an instance of these regions. `chance` is in [0, 1).
@@ -167,17 +218,50 @@ impl Ejections {
         now: Instant,
         chance: f64,
     ) -> Reported {
-        let (id, epoch) = (&registration.declared.id, registration.epoch);
-        let known = self.regions.get(region).and_then(|ids| ids.get(id));
-        let mut breaker = match known {
-            // Of a process that is gone: late, and not about its successor.
-            Some(known) if known.epoch > epoch => return Reported::Nothing,
-            Some(known) if known.epoch == epoch => known.clone(),
-            Some(_) => Breaker::new(epoch),
+        let known = self.regions.get(region).and_then(|ids| ids.get(&registration.declared.id));
+        // Of a process that is gone: late, and not about its successor.
+        if known.is_some_and(|known| known.epoch > registration.epoch) {
+            return Reported::Nothing;
+        }
+        let regions = &self.regions;
+        let noise = |places: &[Place]| bad_outside(regions, places);
+        let by = By { now, chance, limits: &self.limits };
+        match self.zones.report(region, registration, called, by, noise) {
+            Judged::Late => Reported::Nothing,
+            Judged::Ejected(ejected, explained) => {
+                explained.iter().for_each(|id| self.forget(&ejected.region, id));
+                if called == Called::Succeeded {
+                    self.report_alone(views, region, registration, called, now, chance);
+                }
+                Reported::ZoneEjected(ejected)
+            }
+            Judged::Readmitted(zone) => {
+                self.report_alone(views, region, registration, called, now, chance);
+                Reported::ZoneReadmitted(zone)
+            }
+            Judged::Alone => self.report_alone(views, region, registration, called, now, chance),
+        }
+    }
+
+    /// What is left to learn of the instance itself.
+    fn report_alone<V: Borrow<View>>(
+        &mut self,
+        views: &[V],
+        region: &Region,
+        registration: &Registration,
+        called: Called,
+        now: Instant,
+        chance: f64,
+    ) -> Reported {
+        let id = &registration.declared.id;
+        let mut known = match self.regions.get(region).and_then(|ids| ids.get(id)) {
+            Some(known) if known.epoch == registration.epoch => known.clone(),
+            Some(_) => Known::new(registration),
             None if called == Called::Succeeded => return Reported::Nothing,
             None if self.remembered >= self.limits.remembered_max => return Reported::Spared,
-            None => Breaker::new(epoch),
+            None => Known::new(registration),
         };
+        let breaker = &mut known.breaker;
         let reported = match breaker.report(called, now, &self.limits) {
             Wish::Forget => {
                 self.forget(region, id);
@@ -195,7 +279,7 @@ impl Ejections {
             Wish::Eject => Reported::Spared,
         };
         let ids = self.regions.entry(region.clone()).or_default();
-        if ids.insert(id.clone(), breaker).is_none() {
+        if ids.insert(id.clone(), known).is_none() {
             self.remembered += 1;
         }
         reported
@@ -207,10 +291,10 @@ impl Ejections {
     pub fn tend<V: Borrow<View>>(&mut self, views: &[V], now: Instant) -> bool {
         let gone: Vec<(Region, InstanceId)> = self
             .all()
-            .filter(|(region, id, breaker)| {
+            .filter(|(region, id, known)| {
                 let state = state(views, region);
                 state.is_some_and(|state| {
-                    state.get(id.as_str()).is_none_or(|registration| registration.epoch > breaker.epoch)
+                    state.get(id.as_str()).is_none_or(|registration| registration.epoch > known.epoch)
                 })
             })
             .map(|(region, id, _)| (region.clone(), id.clone()))
@@ -221,7 +305,7 @@ impl Ejections {
         let mut ejected = self.ejected();
         // Agent by agent, and whoever is due first is the first to be taken back.
         ejected.sort_by(|a, b| (a.id.agent(), a.until).cmp(&(b.id.agent(), b.until)));
-        let mut is_changed = !gone.is_empty();
+        let mut is_changed = self.zones.tend(now, &self.limits) || !gone.is_empty();
         for agent in ejected.chunk_by(|a, b| a.id.agent() == b.id.agent()) {
             let Some(first) = agent.first() else { continue };
             let allowed = self.allowed(views, first.id.agent(), agent.len());
@@ -240,13 +324,19 @@ impl Ejections {
         is_changed
     }
 
-    /// Everybody who is ejected, those due for a probe included.
+    /// Every zone that is ejected as a whole, or for one agent, those due for a probe included.
+    #[must_use]
+    pub fn ejected_zones(&self) -> Vec<EjectedZone> {
+        self.zones.ejected()
+    }
+
+    /// Everybody who is ejected alone, those due for a probe included.
     #[must_use]
     pub fn ejected(&self) -> Vec<Ejected> {
         self.all()
-            .filter_map(|(region, id, breaker)| {
-                let until = breaker.until()?;
-                Some(Ejected { region: region.clone(), id: id.clone(), epoch: breaker.epoch, until })
+            .filter_map(|(region, id, known)| {
+                let until = known.breaker.until()?;
+                Some(Ejected { region: region.clone(), id: id.clone(), epoch: known.epoch, until })
             })
             .collect()
     }
@@ -254,10 +344,10 @@ impl Ejections {
     /// Whether one more of this agent's instances may be ejected.
     fn has_room<V: Borrow<View>>(&self, views: &[V], agent: &str) -> bool {
         let before = before_all_of(agent);
-        let own = |ids: &OrdMap<InstanceId, Breaker>| {
+        let own = |ids: &OrdMap<InstanceId, Known>| {
             let from = (std::ops::Bound::Excluded(before.as_str()), std::ops::Bound::Unbounded);
             let range = ids.range::<_, str>(from).take_while(|(id, _)| id.agent() == agent);
-            range.filter(|(_, breaker)| breaker.is_ejected()).count()
+            range.filter(|(_, known)| known.breaker.is_ejected()).count()
         };
         let wanted = self.regions.values().map(own).sum::<usize>() + 1;
         self.allowed(views, agent, wanted) == wanted
@@ -280,20 +370,18 @@ impl Ejections {
         (all.take(enough).count().saturating_mul(percent) / 100).min(wanted)
     }
 
-    fn all(&self) -> impl Iterator<Item = (&Region, &InstanceId, &Breaker)> {
-        self.regions
-            .iter()
-            .flat_map(|(region, ids)| ids.iter().map(move |(id, breaker)| (region, id, breaker)))
+    fn all(&self) -> impl Iterator<Item = (&Region, &InstanceId, &Known)> {
+        self.regions.iter().flat_map(|(region, ids)| ids.iter().map(move |(id, known)| (region, id, known)))
     }
 
     /// What is known of this registration; what is known of another epoch of the instance says nothing about it.
-    fn breaker(&self, region: &Region, registration: &Registration) -> Option<&Breaker> {
-        let breaker = self.regions.get(region)?.get(&registration.declared.id)?;
-        (breaker.epoch == registration.epoch).then_some(breaker)
+    fn known(&self, region: &Region, registration: &Registration) -> Option<&Known> {
+        let known = self.regions.get(region)?.get(&registration.declared.id)?;
+        (known.epoch == registration.epoch).then_some(known)
     }
 
     fn breaker_mut(&mut self, region: &Region, id: &InstanceId) -> Option<&mut Breaker> {
-        self.regions.get_mut(region)?.get_mut(id)
+        Some(&mut self.regions.get_mut(region)?.get_mut(id)?.breaker)
     }
 
     fn forget(&mut self, region: &Region, id: &InstanceId) {
@@ -305,6 +393,16 @@ impl Ejections {
             self.regions.remove(region);
         }
     }
+}
+
+/// How many of those remembered in other zones than these failed last.
+fn bad_outside(regions: &OrdMap<Region, OrdMap<InstanceId, Known>>, places: &[Place]) -> usize {
+    let is_there = |region: &Region, known: &Known| {
+        places.iter().any(|(r, z)| r == region && known.zone.as_ref() == Some(z))
+    };
+    let all = regions.iter().flat_map(|(region, ids)| ids.values().map(move |known| (region, known)));
+    all.filter(|(region, known)| known.breaker.is_bad() && known.zone.is_some() && !is_there(region, known))
+        .count()
 }
 
 /// A text just before all ids of an agent. Without the slash, the agents whose names go on with `-` or `.` stand between.

@@ -1,18 +1,16 @@
-//! One instance as one caller sees it: closed while calls succeed, open after enough bad ones in a row, then one probe
-//! at a time until a call succeeds.
+//! One instance, or one zone, as one caller sees it: closed while calls succeed, open after enough bad ones, then one
+//! probe at a time until a call succeeds.
 
 use std::time::Duration;
 
 use crate::backoff::jittered;
 use crate::ejection::{Called, EjectionLimits};
-use crate::position::Epoch;
 use crate::resolve::Trust;
 use crate::time::Instant;
 
-/// What is remembered of one instance. An instance of which nothing bad is known has none.
+/// What is remembered of one. Of whom nothing bad is known there is none.
 #[derive(Clone, Debug)]
 pub(super) struct Breaker {
-    pub(super) epoch: Epoch,
     phase: Phase,
     /// How often it was opened since it was last forgiven.
     opened: u32,
@@ -45,10 +43,25 @@ pub(super) enum Wish {
     Readmit,
 }
 
-impl Breaker {
-    pub(super) const fn new(epoch: Epoch) -> Self {
+impl Default for Breaker {
+    fn default() -> Self {
         let phase = Phase::Closed { bad: 0, timed_out: 0 };
-        Self { epoch, phase, opened: 0, since: Instant(Duration::ZERO) }
+        Self { phase, opened: 0, since: Instant(Duration::ZERO) }
+    }
+}
+
+impl Breaker {
+    /// Whether it was opened never, or so long ago that it says nothing any more, and is not open now.
+    pub(super) fn is_blank(&self, now: Instant, limits: &EjectionLimits) -> bool {
+        !self.is_ejected() && (self.opened == 0 || self.is_forgiven(now, limits))
+    }
+
+    /// Whether the last call was a bad one.
+    pub(super) const fn is_bad(&self) -> bool {
+        match self.phase {
+            Phase::Closed { bad, .. } => bad > 0,
+            Phase::Open { .. } | Phase::Probing { .. } => true,
+        }
     }
 
     pub(super) fn trust(&self, now: Instant) -> Trust {

@@ -16,6 +16,7 @@ mod declared;
 mod digest;
 mod ejection;
 mod ejection_runs;
+mod ejection_zones;
 mod filtered;
 mod follower;
 mod guard;
