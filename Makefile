@@ -50,5 +50,5 @@ bench: ## every figure that the documents claim, with machine, load and spread; 
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
 	@for figure in $(or $(ARGS),dev leases registrations register-latency mass-expiry renewals overload restart \
-	    resolve list snapshot visible watch); do \
+	    resolve list reconnect snapshot visible watch); do \
 	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done

@@ -5,8 +5,9 @@
 //! place. It opens streams, answers settings and pings, and gives windows so large that nobody waits for more; it does
 //! nothing else of HTTP/2, and what it does not know ends the measurement.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::task::Poll;
 use std::time::Instant;
 
 /// Bytes that one read may take.
@@ -92,16 +93,37 @@ impl Receiver {
         }
     }
 
+    /// Lets [`Receiver::poll`] return at once when nothing has come.
+    ///
+    /// # Panics
+    /// When the system refuses.
+    pub fn wait_no_more(&self) {
+        self.stream.set_nonblocking(true).expect("a socket");
+    }
+
     /// Waits for bytes and gives `take` each message that they complete, with the moment when they came and the number of
     /// its stream, counted from 0. Gives how many bytes there were; 0 at the end of the connection.
     ///
     /// # Panics
     /// When the server ends a stream or breaks the protocol.
-    pub fn read(&mut self, mut take: impl FnMut(Instant, usize, &[u8])) -> usize {
-        let read = self.stream.read(&mut self.buffer[self.filled..]).unwrap_or(0);
-        if read == 0 {
-            return 0;
+    pub fn read(&mut self, take: impl FnMut(Instant, usize, &[u8])) -> usize {
+        match self.poll(take) {
+            Poll::Ready(read) => read,
+            Poll::Pending => 0,
         }
+    }
+
+    /// The same for who has many connections and waits for none.
+    ///
+    /// # Panics
+    /// As [`Receiver::read`].
+    pub fn poll(&mut self, mut take: impl FnMut(Instant, usize, &[u8])) -> Poll<usize> {
+        let read = match self.stream.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => return Poll::Ready(0),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Poll::Pending,
+            Err(_) => return Poll::Ready(0),
+        };
         let now = Instant::now();
         self.filled += read;
         let mut at = 0;
@@ -121,7 +143,10 @@ impl Receiver {
                 SETTINGS | PING if flags & ACK == 0 => {
                     let mut answer = Vec::new();
                     frame(&mut answer, kind, ACK, 0, if kind == PING { payload } else { &[] });
-                    self.stream.write_all(&answer).expect("the server reads");
+                    // Cut off with a ping still unread.
+                    if self.stream.write_all(&answer).is_err() {
+                        return Poll::Ready(0);
+                    }
                 }
                 SETTINGS | PING | WINDOW_UPDATE => {}
                 RST_STREAM | GOAWAY => panic!("the server ends stream {id}: {payload:?}"),
@@ -130,7 +155,7 @@ impl Receiver {
         }
         self.buffer.copy_within(at..self.filled, 0);
         self.filled -= at;
-        read
+        Poll::Ready(read)
     }
 }
 
