@@ -174,6 +174,26 @@ impl Registrar {
         Ok(renewed)
     }
 
+    /// Renews leases of holders that report nothing and give no name, and hands on the times of each; `false` when one
+    /// of them is not renewed at once. Then all are to be renewed by [`Registrar::renew`], which says what is the
+    /// matter: to renew one of them twice changes nothing.
+    pub fn renew_at_once<'a>(
+        &self,
+        holds: impl Iterator<Item = (&'a str, Epoch)>,
+        mut renewed: impl FnMut(&'a str, LeaseTimes),
+    ) -> bool {
+        self.keeper.renew_each(holds, |id, renewal, wall| {
+            match renewal {
+                Renewal::Renewed(length) => renewed(id, times_at(wall, length)),
+                Renewal::KeptAlive(length) => {
+                    renewed(id, LeaseTimes { superseded: true, ..times_at(wall, length) });
+                }
+                Renewal::Superseded | Renewal::NotRegistered | Renewal::Wait => return false,
+            }
+            true
+        })
+    }
+
     async fn judged(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Result<LeaseTimes, Refusal> {
         let mut view = self.view.clone();
         let started = self.clock.now();
@@ -350,17 +370,17 @@ impl Registrar {
     }
 
     fn times(&self, length: Duration) -> LeaseTimes {
-        LeaseTimes {
-            length,
-            heartbeat: rollcall_model::deadlines::heartbeat(length),
-            expires_at: self.wall_in(length),
-            superseded: false,
-        }
+        times_at(self.clock.wall(), length)
     }
 
     fn wall_in(&self, ahead: Duration) -> Timestamp {
         wall_after(self.clock.wall(), ahead)
     }
+}
+
+fn times_at(wall: Timestamp, length: Duration) -> LeaseTimes {
+    let heartbeat = rollcall_model::deadlines::heartbeat(length);
+    LeaseTimes { length, heartbeat, expires_at: wall_after(wall, length), superseded: false }
 }
 
 fn wall_after(moment: Timestamp, span: Duration) -> Timestamp {

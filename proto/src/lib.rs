@@ -13,6 +13,7 @@ pub mod v1 {
 pub mod convert;
 pub mod disk;
 pub mod refusal;
+pub mod renewals;
 pub mod store;
 pub mod written;
 

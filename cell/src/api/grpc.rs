@@ -74,9 +74,12 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
             routes
         }
     };
+    let sessions = Arc::clone(&api);
     let counted = from_fn_with_state(Arc::clone(&api), count_grpc);
+    let session = axum::routing::post(move |request| session::answer(Arc::clone(&sessions), request));
     let watch = axum::routing::post(move |request| watch::answer(Arc::clone(&api), request));
-    routes.into_axum_router().route(watch::PATH, watch).layer(map_response(coded)).layer(counted)
+    let routes = routes.into_axum_router().route(session::PATH, session).route(watch::PATH, watch);
+    routes.layer(map_response(coded)).layer(counted)
 }
 
 /// What the machinery of gRPC refuses by itself has a code of ours, too.

@@ -7,7 +7,7 @@ use rollcall_model::guard::CohortStatus;
 use rollcall_model::sweep::{Plan, sweep};
 use rollcall_model::{
     Clock, Deadlines, Delta, Epoch, ExpiryGuard, GuardLimits, Holder, InstanceId, Instant, Lease, LeaseState,
-    LettingGo, LoadLimits, Renewal, Revision, Verdict, View,
+    LettingGo, LoadLimits, Renewal, Revision, Timestamp, Verdict, View,
 };
 use tokio::sync::watch;
 
@@ -29,6 +29,8 @@ pub struct KeeperHandle {
     known: Arc<watch::Sender<Option<InOffice>>>,
     limits: GuardLimits,
     clock: Clock,
+    /// Whoever gives no name.
+    unnamed: Holder,
 }
 
 struct Office {
@@ -70,7 +72,7 @@ impl KeeperHandle {
     #[must_use]
     pub fn new(limits: GuardLimits, clock: Clock) -> Self {
         let known = Arc::new(watch::Sender::new(None));
-        Self { office: Arc::new(Mutex::new(None)), known, limits, clock }
+        Self { office: Arc::new(Mutex::new(None)), known, limits, clock, unnamed: Holder::default() }
     }
 
     fn office(&self) -> MutexGuard<'_, Option<Office>> {
@@ -89,6 +91,25 @@ impl KeeperHandle {
             None => Renewed::NoOffice,
             Some(office) => Renewed::Judged(office.deadlines.renew(id.as_str(), holder, epoch, now, wall)),
         }
+    }
+
+    /// Renews several leases under one lock, of holders that give no name, and hands on what became of each and when.
+    /// Stops at the first that is not `taken`; then, and when this process does not keep the leases now, it is `false`.
+    /// Those before it are renewed all the same.
+    pub fn renew_each<'a>(
+        &self,
+        holds: impl Iterator<Item = (&'a str, Epoch)>,
+        mut taken: impl FnMut(&'a str, Renewal, Timestamp) -> bool,
+    ) -> bool {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut office = self.office();
+        let Some(Office { deadlines, .. }) = office.as_mut() else { return false };
+        for (id, epoch) in holds {
+            if !taken(id, deadlines.renew(id, &self.unnamed, epoch, now, wall), wall) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Names the holder that just wrote this registration of a shared entry.
@@ -268,7 +289,7 @@ impl KeeperHandle {
 #[cfg(test)]
 mod tests {
     use rollcall_model::testing::{id, position, region, registration};
-    use rollcall_model::{Snapshot, State, Timestamp};
+    use rollcall_model::{Snapshot, State};
     use tokio_util::sync::CancellationToken;
 
     use super::*;

@@ -221,3 +221,53 @@ async fn a_stopping_cell_answers_what_was_begun_and_says_that_it_drains() {
     let status = end.expect_err("the stream ends");
     assert_eq!(code_of(&status), Some(Code::Draining));
 }
+
+#[tokio::test]
+async fn a_renewal_that_says_nothing_is_answered_like_one_that_says_what_is_known() {
+    let cell = Cell::start().await;
+    let mut items = Vec::new();
+    for n in 0..20 {
+        let id = format!("ops/mail/{n}");
+        let epoch = cell.register_plain(&id).await.parse().unwrap();
+        items.push(renewal(&id, epoch));
+    }
+    // A shared entry, declared anew by another holder: its first one keeps it alive.
+    let mut session = Session::open(&cell).await;
+    for (call, holder) in [(0, None), (1, Some("second".to_owned()))] {
+        let Request::Register(wire) = register("ops/shared/1") else { unreachable!() };
+        let wire = RegisterRequest {
+            scope: v1::Scope::Service.into(),
+            holder,
+            version: Some(format!("1.0.{call}")),
+            ..wire
+        };
+        session.ask(call, Request::Register(wire)).await;
+        let (_, Response::Register(registered)) = session.answer().await else { panic!("not registered") };
+        if call == 0 {
+            items.push(renewal("ops/shared/1", registered.epoch));
+        }
+    }
+    let saying: Vec<_> = items
+        .iter()
+        .cloned()
+        .map(|item| renew_request::Item { lifecycle: v1::Lifecycle::Healthy.into(), ..item })
+        .collect();
+    let mut answers = Vec::new();
+    for (call, items) in [(300, items), (301, saying)] {
+        session.ask(call, Request::Renew(v1::RenewRequest { items })).await;
+        let (answered, Response::Renew(mut renewed)) = session.answer().await else { panic!("not renewed") };
+        assert_eq!(answered, call);
+        for result in &mut renewed.results {
+            let Some(Outcome::Renewed(renewed)) = &mut result.outcome else { panic!("{result:?}") };
+            assert!(renewed.lease_expires_at_ms > 0);
+            renewed.lease_expires_at_ms = 0;
+        }
+        answers.push(renewed);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let superseded = answers[0].results.iter().map(|result| match &result.outcome {
+        Some(Outcome::Renewed(renewed)) => renewed.superseded,
+        _ => false,
+    });
+    assert_eq!(superseded.filter(|superseded| *superseded).count(), 1, "the shared entry's first holder");
+}

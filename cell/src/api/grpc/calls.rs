@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use rollcall_model::{Code, Declared, Epoch, Holder, InstanceId, Load, limits};
 use rollcall_proto::convert;
 use rollcall_proto::convert::registration::{lifecycle_from, load_from};
+use rollcall_proto::renewals::{Answer, Renewals, Results};
 use rollcall_proto::v1::renew_response::{NotRegistered, Refused, Renewed, Result as Item, result::Outcome};
 use rollcall_proto::v1::{self, DeregisterRequest, DeregisterResponse, RegisterRequest, RegisterResponse};
 use rollcall_proto::v1::{RenewRequest, RenewResponse, UpdateRequest, UpdateResponse};
@@ -40,12 +41,34 @@ pub(super) async fn register(
 pub(super) async fn renew(api: &Api, wire: RenewRequest) -> Result<RenewResponse, Refusal> {
     let items = items(wire)?;
     api.admission.renew(items.len())?;
+    renew_each(api, items).await
+}
+
+/// Renews what says nothing beside, if it can be done without a wait and nothing is in its way. `None`: the renewals are
+/// admitted, and [`renew_admitted`] says what became of each.
+pub(super) fn renew_at_once(api: &Api, renewals: &Renewals) -> Result<Option<Answer>, Refusal> {
+    api.admission.renew(renewals.len())?;
+    let mut results = Results::to(renewals);
+    // What is no epoch is none of anybody's.
+    let holds = renewals.iter().map(|(id, epoch)| (id, Epoch::from_wire(epoch).unwrap_or_default()));
+    let is_renewed = |id: &str, times| results.renewed(id, &renewed(times));
+    let all = api.registrar.renew_at_once(holds, is_renewed);
+    Ok(all.then(|| Answer::Renewed { call: renewals.call(), results }))
+}
+
+pub(super) async fn renew_admitted(api: &Api, wire: RenewRequest) -> Result<RenewResponse, Refusal> {
+    renew_each(api, items(wire)?).await
+}
+
+async fn renew_each(api: &Api, items: Vec<(InstanceId, Epoch, Report)>) -> Result<RenewResponse, Refusal> {
     // All at once, a thousand at most: an item may wait for the replica, and the others need not wait for it.
     let renewals = items.iter().map(|(id, epoch, report)| api.registrar.renew(id, *epoch, report.clone()));
     let outcomes = join_all(renewals).await;
     let results = items.iter().zip(outcomes).map(|((id, ..), outcome)| Item {
         id: id.as_str().to_owned(),
-        outcome: Some(outcome.map_or_else(|refusal| judged(&refusal), renewed)),
+        outcome: Some(
+            outcome.map_or_else(|refusal| judged(&refusal), |times| Outcome::Renewed(renewed(times))),
+        ),
     });
     Ok(RenewResponse { results: results.collect() })
 }
@@ -136,13 +159,13 @@ fn changes(wire: UpdateRequest) -> Result<(InstanceId, Epoch, Update), Refusal> 
     Ok((id, epoch, Update { lifecycle, load: None, metadata }))
 }
 
-fn renewed(times: LeaseTimes) -> Outcome {
-    Outcome::Renewed(Renewed {
+fn renewed(times: LeaseTimes) -> Renewed {
+    Renewed {
         lease_seconds: whole_seconds(times),
         heartbeat_seconds: times.heartbeat.as_secs_f64(),
         lease_expires_at_ms: times.expires_at.0,
         superseded: times.superseded,
-    })
+    }
 }
 
 /// A renewal that was refused: lost, unknown, or not judged now.

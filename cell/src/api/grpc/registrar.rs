@@ -1,17 +1,18 @@
-//! Writers over gRPC: each call on its own, or many on one stream.
+//! Writers over gRPC, each call on its own. Many on one stream have a route of their own: see `session`.
 
 use std::sync::Arc;
 
+use futures_util::stream;
+use rollcall_model::Code;
 use rollcall_proto::v1::registrar_server::Registrar;
 use rollcall_proto::v1::{
     DeregisterRequest, DeregisterResponse, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
-    SessionRequest, UpdateRequest, UpdateResponse,
+    SessionRequest, SessionResponse, UpdateRequest, UpdateResponse,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::admission;
 use crate::api::Api;
-use crate::api::grpc::session::Session;
 use crate::api::grpc::{calls, refused};
 use crate::refusal::Refusal;
 
@@ -22,7 +23,7 @@ pub(super) struct Door {
 
 #[tonic::async_trait]
 impl Registrar for Door {
-    type SessionStream = Session;
+    type SessionStream = stream::Pending<Result<SessionResponse, Status>>;
 
     async fn register(
         &self,
@@ -49,10 +50,10 @@ impl Registrar for Door {
 
     async fn session(
         &self,
-        request: Request<Streaming<SessionRequest>>,
-    ) -> Result<Response<Session>, Status> {
-        let address = admission::address(request.extensions());
-        Ok(Response::new(Session::new(Arc::clone(&self.api), request.into_inner(), address)))
+        _: Request<Streaming<SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        // Its route stands before the service's.
+        Err(refused(&Refusal::new(Code::Internal, "a session came where none is answered")))
     }
 }
 

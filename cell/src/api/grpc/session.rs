@@ -1,32 +1,48 @@
 //! A writer's calls on one stream.
 //!
+//! Nearly all of them are renewals that can be judged at once. They are answered in the same breath, in words that are
+//! written where the generated service would make messages of texts of its own; so this one method is answered by a
+//! route that stands before the service's. On the wire there is no difference.
+//!
 //! Promises: calls run beside each other and are answered as they end, each with its caller's number; what one of them
 //! is refused for does not touch the others. At most [`CALLS_MOST`] are under way; then nothing more is read, and the
 //! transport's flow control holds the writer back. A stop of the process ends the stream once what was begun has its
 //! answer. Dropped by its caller, it leaves begun writes to their outcome, as a call of its own would.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
+use axum::extract::Request as HttpRequest;
 use futures_util::Stream;
 use futures_util::stream::FuturesUnordered;
 use rollcall_model::Code;
 use rollcall_proto::refusal;
+use rollcall_proto::renewals::{Answer, Asked, Renewals, Words};
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::{Refusal as Refused, Response};
-use rollcall_proto::v1::{Current, SessionRequest, SessionResponse};
+use rollcall_proto::v1::{Current, RenewRequest, SessionRequest, SessionResponse};
 use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::server::{Grpc, StreamingService};
 use tonic::{Status, Streaming};
 
+use crate::admission;
 use crate::api::Api;
-use crate::api::grpc::{calls, invalid, refused, retry_after, sentence};
+use crate::api::grpc::{
+    MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, calls, invalid, refused, retry_after, sentence,
+};
 use crate::refusal::Refusal;
 
+/// Where it is answered.
+pub(super) const PATH: &str = "/rollcall.v1.Registrar/Session";
 /// Calls under way on one stream: twice what one group of the store takes, so that one stream can keep it busy.
 const CALLS_MOST: usize = 256;
+
+/// After so many answers without a wait between them it is asked whether the process stops.
+const ANSWERS_UNASKED: u8 = 64;
 
 type Call = Pin<Box<dyn Future<Output = SessionResponse> + Send>>;
 
@@ -35,55 +51,139 @@ pub(super) struct Session {
     api: Arc<Api>,
     address: Option<IpAddr>,
     /// Read until the writer ends it, it breaks, or the process stops.
-    requests: Option<Streaming<SessionRequest>>,
+    requests: Option<Streaming<Asked>>,
     calls: FuturesUnordered<Call>,
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Answers since it was last asked.
+    unasked: u8,
     /// Why the stream ends, if its writer did not end it: said after the last answer.
     farewell: Option<Status>,
 }
 
+/// Answers one call.
+pub(super) async fn answer(api: Arc<Api>, request: HttpRequest) -> axum::http::Response<Body> {
+    let mut grpc =
+        Grpc::new(Words).apply_max_message_size_config(Some(REQUEST_BYTES_MAX), Some(MESSAGE_BYTES_MAX));
+    grpc.streaming(Door(api), request).await.map(Body::new)
+}
+
+struct Door(Arc<Api>);
+
+impl StreamingService<Asked> for Door {
+    type Response = Answer;
+    type ResponseStream = Session;
+    type Future = Ready<Result<tonic::Response<Session>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Streaming<Asked>>) -> Self::Future {
+        let address = admission::address(request.extensions());
+        ready(Ok(tonic::Response::new(Session::new(Arc::clone(&self.0), request.into_inner(), address))))
+    }
+}
+
 impl Session {
-    pub(super) fn new(api: Arc<Api>, requests: Streaming<SessionRequest>, address: Option<IpAddr>) -> Self {
+    fn new(api: Arc<Api>, requests: Streaming<Asked>, address: Option<IpAddr>) -> Self {
         let stopping = Box::pin(api.stopping.clone().cancelled_owned());
         let calls = FuturesUnordered::new();
-        Self { api, address, requests: Some(requests), calls, stopping, farewell: None }
+        Self { api, address, requests: Some(requests), calls, stopping, unasked: 0, farewell: None }
     }
 
-    /// Reads what has come and begins it, until there is nothing more to read or no room for it.
-    fn begin(&mut self, context: &mut Context<'_>) {
-        if self.requests.is_some() && self.stopping.as_mut().poll(context).is_ready() {
+    /// Ends the reading when the process stops.
+    fn look_up(&mut self, context: &mut Context<'_>) {
+        self.unasked = 0;
+        if self.stopping.as_mut().poll(context).is_ready() {
             let draining = Refusal::new(Code::Draining, "this cell is stopping; others of the region go on");
             (self.requests, self.farewell) = (None, Some(refused(&draining)));
+        }
+    }
+
+    /// Reads what has come and begins it, until there is an answer, nothing more to read, or no room for it.
+    fn read(&mut self, context: &mut Context<'_>) -> Option<Answer> {
+        if self.unasked >= ANSWERS_UNASKED {
+            self.look_up(context);
         }
         while let Some(requests) = &mut self.requests
             && self.calls.len() < CALLS_MOST
         {
             match Pin::new(requests).poll_next(context) {
-                Poll::Ready(Some(Ok(request))) => {
-                    self.calls.push(Box::pin(perform(Arc::clone(&self.api), request, self.address)));
+                Poll::Ready(Some(Ok(Asked::Renewals(renewals)))) => {
+                    if let Some(answer) = self.renew(&renewals) {
+                        self.unasked += 1;
+                        return Some(answer);
+                    }
+                }
+                Poll::Ready(Some(Ok(Asked::Other(request)))) => {
+                    self.calls.push(Box::pin(perform(Arc::clone(&self.api), *request, self.address)));
                 }
                 // What comes after words that cannot be read cannot be told apart any more.
                 Poll::Ready(Some(Err(status))) => {
                     (self.requests, self.farewell) = (None, Some(refusal::unread(&status)));
                 }
                 Poll::Ready(None) => self.requests = None,
-                Poll::Pending => return,
+                Poll::Pending => {
+                    self.look_up(context);
+                    return None;
+                }
             }
+        }
+        None
+    }
+
+    /// The answer to renewals, or a call that is begun.
+    fn renew(&self, renewals: &Renewals) -> Option<Answer> {
+        let call = renewals.call();
+        match calls::renew_at_once(&self.api, renewals) {
+            Ok(Some(answer)) => Some(answer),
+            Ok(None) => {
+                match renewals.message().map(|message| message.request) {
+                    Ok(Some(Request::Renew(wire))) => {
+                        self.calls.push(Box::pin(look_into(Arc::clone(&self.api), call, wire)));
+                        None
+                    }
+                    // It was read as renewals.
+                    Ok(_) | Err(_) => Some(said(answered(call, Err(unknown())))),
+                }
+            }
+            Err(refusal) => Some(said(answered(call, Err(refusal)))),
         }
     }
 }
 
 impl Stream for Session {
-    type Item = Result<SessionResponse, Status>;
+    type Item = Result<Answer, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.begin(context);
+        // What was begun before comes first.
+        if !self.calls.is_empty()
+            && let Poll::Ready(Some(answer)) = Pin::new(&mut self.calls).poll_next(context)
+        {
+            return Poll::Ready(Some(Ok(said(answer))));
+        }
+        if let Some(answer) = self.read(context) {
+            return Poll::Ready(Some(Ok(answer)));
+        }
         match Pin::new(&mut self.calls).poll_next(context) {
-            Poll::Ready(Some(answer)) => Poll::Ready(Some(Ok(answer))),
+            Poll::Ready(Some(answer)) => Poll::Ready(Some(Ok(said(answer)))),
             Poll::Ready(None) if self.requests.is_none() => Poll::Ready(self.farewell.take().map(Err)),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
+}
+
+async fn look_into(api: Arc<Api>, call: u64, wire: RenewRequest) -> SessionResponse {
+    answered(call, calls::renew_admitted(&api, wire).await.map(Response::Renew))
+}
+
+fn said(answer: SessionResponse) -> Answer {
+    Answer::Message(Box::new(answer))
+}
+
+fn unknown() -> Refusal {
+    invalid(Code::InvalidBody, "/request", "this version knows no such request")
+}
+
+fn answered(call: u64, outcome: Result<Response, Refusal>) -> SessionResponse {
+    let response = outcome.unwrap_or_else(|refusal| Response::Refusal(told(&refusal)));
+    SessionResponse { call, response: Some(response) }
 }
 
 async fn perform(api: Arc<Api>, asked: SessionRequest, address: Option<IpAddr>) -> SessionResponse {
@@ -92,10 +192,9 @@ async fn perform(api: Arc<Api>, asked: SessionRequest, address: Option<IpAddr>) 
         Some(Request::Renew(wire)) => calls::renew(&api, wire).await.map(Response::Renew),
         Some(Request::Update(wire)) => calls::update(&api, wire).await.map(Response::Update),
         Some(Request::Deregister(wire)) => calls::deregister(&api, wire).await.map(Response::Deregister),
-        None => Err(invalid(Code::InvalidBody, "/request", "this version knows no such request")),
+        None => Err(unknown()),
     };
-    let response = outcome.unwrap_or_else(|refusal| Response::Refusal(told(&refusal)));
-    SessionResponse { call: asked.call, response: Some(response) }
+    answered(asked.call, outcome)
 }
 
 fn told(refusal: &Refusal) -> Refused {
