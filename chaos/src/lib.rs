@@ -24,6 +24,7 @@ pub mod readers;
 pub mod report;
 pub mod scenarios;
 pub mod soak;
+pub mod static_stability;
 pub mod store;
 pub mod tap;
 pub mod timeline;

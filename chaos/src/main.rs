@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rollcall_chaos::{cycles, fleet, game_day, kill_each, planted, scenarios, soak};
+use rollcall_chaos::{cycles, fleet, game_day, kill_each, planted, scenarios, soak, static_stability};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -17,6 +17,17 @@ async fn main() -> ExitCode {
         game_day::VERB => return game_day::begin(&rest, |line| eprintln!("{line}")).await,
         game_day::sealed::WITHIN => {
             return game_day::within(&rest, |line| eprintln!("{line}"), |text| print!("{text}")).await;
+        }
+        static_stability::VERB => return ExitCode::from(static_stability::sealed().await),
+        static_stability::WITHIN => {
+            let report = tokio::select! {
+                report = static_stability::within(|line| eprintln!("{line}")) => report,
+                () = game_day::sealed::told_to_end() => Err("told to end".to_owned()),
+            };
+            return ended(report.and_then(|report| {
+                print!("{}", report.text());
+                report.broken.is_empty().then_some(()).ok_or_else(|| report.broken.join("\n"))
+            }));
         }
         _ => {}
     }
@@ -59,6 +70,7 @@ async fn run(name: &str, seed: u64) -> ExitCode {
     let (text, held) = match name {
         "list" => {
             println!("{:<24} {:<5} {}", "kill-each", "F01", kill_each::SHOWS);
+            println!("{:<24} {:<5} {}", static_stability::VERB, "F40", static_stability::SHOWS);
             println!("{:<24} {:<5} {}", cycles::VERB, "F39", cycles::SHOWS);
             println!("{:<24} {:<5} {}", soak::VERB, "I49", soak::SHOWS);
             for scenario in scenarios::all() {

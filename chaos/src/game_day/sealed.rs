@@ -61,11 +61,16 @@ fn seal<'a>(command: &[&'a str]) -> Vec<&'a str> {
 ///
 /// The world ends when this process ends, in whatever way: its standard input closes, and it takes that for the end.
 pub async fn run(arguments: &[String]) -> u8 {
+    run_as(WITHIN, arguments).await
+}
+
+/// The same with another verb.
+pub async fn run_as(verb: &str, arguments: &[String]) -> u8 {
     let own = match std::env::current_exe() {
         Ok(own) => own.display().to_string(),
         Err(error) => return cannot(&format!("this program does not know its own path: {error}")),
     };
-    let mut command = vec![own.as_str(), WITHIN];
+    let mut command = vec![own.as_str(), verb];
     command.extend(arguments.iter().map(String::as_str));
     let child = Command::new("unshare").args(seal(&command)).stdin(Stdio::piped()).kill_on_drop(true).spawn();
     let (Ok(mut child), Ok(mut interrupt), Ok(mut terminate)) =
