@@ -60,6 +60,12 @@ impl Digests {
         self.at.values().next_back().map(|(count, digest)| (*count, digest.as_str()))
     }
 
+    /// The last revision that the tap saw, with its incarnation's ordinal.
+    #[must_use]
+    pub fn end(&self) -> (u16, u64) {
+        self.at.keys().next_back().copied().unwrap_or_default()
+    }
+
     /// Whether a holder has what stood at the end, or knows of what came after it: a store goes on when its history has
     /// been read.
     #[must_use]

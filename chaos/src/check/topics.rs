@@ -1,4 +1,5 @@
-//! The promises about what stands in a region's topics, against what the tap of its store saw.
+//! The promises about what stands in a region's topics, against what the tap of its store saw. What came after that
+//! tap's end is not judged.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::wire::{self, At, Said};
 
 /// I35: a topic holds its own region's history and nothing else, and one record for each step of it.
 #[must_use]
-pub fn own_history(region: &str, topics: &Topics, origin: &Origin) -> Verdict {
+pub fn own_history(region: &str, topics: &Topics, origin: &Origin, digests: &Digests) -> Verdict {
     let mut verdict = Verdict::of("I35 F32");
     let mut steps: BTreeMap<(u32, At, At), Vec<u8>> = BTreeMap::new();
     for raw in &topics.feed {
@@ -25,6 +26,9 @@ pub fn own_history(region: &str, topics: &Topics, origin: &Origin) -> Verdict {
             format!("I35: {}: a record of {named:?}, header {header:?}, in {region}'s feed", place(raw))
         });
         let Said::Delta { from, to, changes, .. } = said else { continue };
+        if to > digests.end() {
+            continue;
+        }
         for change in changes {
             let standing = origin.standing(&change.id, change.epoch);
             let is_so = standing.is_some_and(|standing| {
@@ -60,6 +64,9 @@ pub fn whole_chain(topics: &Topics, origin: &Origin, digests: &Digests) -> Verdi
             Said::Delta { from, to, .. } | Said::Bookmark { from, to, .. } => (*from, *to),
             Said::Page { .. } => continue,
         };
+        if to > digests.end() {
+            continue;
+        }
         // Another history begins with a snapshot, and so does a topic.
         let (life, mut reached, mut state) = match fold.take() {
             Some((life, reached, state)) if life == raw.life && reached.0 == from.0 => (life, reached, state),
@@ -117,7 +124,7 @@ fn snapshots(verdict: &mut Verdict, topics: &Topics, origin: &Origin, digests: &
         }
         next = page + 1;
         collected.extend(records);
-        if next == pages {
+        if next == pages && at <= digests.end() {
             let stood = digests.at(at.0, at.1);
             verdict.judge(stood == Some((count, &digest)), || {
                 format!(
@@ -233,8 +240,10 @@ mod tests {
                 body: record.encode_to_vec(),
             };
             let topics = Topics { feed: (0..).zip(&self.records).map(raw).collect(), snapshots: Vec::new() };
-            let verdicts =
-                [own_history("us", &topics, &self.origin), whole_chain(&topics, &self.origin, &self.digests)];
+            let verdicts = [
+                own_history("us", &topics, &self.origin, &self.digests),
+                whole_chain(&topics, &self.origin, &self.digests),
+            ];
             assert!(verdicts.iter().all(|verdict| verdict.checked > 0), "they looked at something");
             let broken = verdicts.iter().flat_map(|verdict| &verdict.broken);
             let mut ids: Vec<String> =
@@ -252,6 +261,8 @@ mod tests {
         feed.records.insert(4, feed.records[1].clone());
         feed.records.insert(2, delta(3, 11, vec![put("a/b/1", 10), put("a/b/2", 11)]));
         assert_eq!(feed.broken(), [""; 0], "two publishers at once are harmless");
+        feed.records.push(delta(12, 13, vec![put("a/b/3", 13)]));
+        assert_eq!(feed.broken(), [""; 0], "the tap of the store had ended");
     }
 
     #[test]

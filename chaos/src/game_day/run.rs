@@ -150,7 +150,7 @@ pub async fn play(
     for (region, origin, digests, looks, disagreements, topics) in told {
         let mut verdicts = promises::always(scenario, &record, &region, &origin, &digests, &looks, &rules);
         if let Some(topics) = topics {
-            verdicts.push(check::own_history(&region, &topics, &origin));
+            verdicts.push(check::own_history(&region, &topics, &origin, &digests));
             verdicts.push(check::whole_chain(&topics, &origin, &digests));
         }
         record.mishaps.extend(disagreements);
