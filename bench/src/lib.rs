@@ -6,10 +6,12 @@
     reason = "a bench fails by panicking and prints"
 )]
 
+pub mod bare;
 pub mod fields;
 pub mod fleet;
 pub mod nacos;
 pub mod offered;
+pub mod pair;
 pub mod plain;
 pub mod receiver;
 pub mod region;

@@ -38,7 +38,10 @@ impl Regions {
             let base = free_base_port();
             let run_dir = folder.path().to_owned();
             let base_text = base.to_string();
-            let needs_ours = only.is_none_or(|only| only.contains("cell") || only.contains("replicator"));
+            // A region's name alone means all of it.
+            let is_ours =
+                |word: &str| NAMES.contains(&word) || word.ends_with("cell") || word.ends_with("replicator");
+            let needs_ours = only.is_none_or(|only| only.split(',').any(is_ours));
             let binary = needs_ours.then(paths::rollcall);
             let mut arguments = vec!["up", "--run-dir", path(&run_dir), "--base-port", &base_text];
             if let Some(binary) = &binary {
