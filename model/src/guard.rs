@@ -5,12 +5,16 @@
 //! a cohort holds, nothing of it goes without evidence; when its suspects fall below the limit it settles for one more
 //! suspect period, because the last ones of a healing zone are lapsed and alive.
 
-use std::collections::{BTreeMap, VecDeque};
+mod account;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use crate::name::Zone;
 use crate::time::Instant;
+
+use account::Account;
 
 /// What is counted together: a failed network takes a zone or the region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,33 +110,7 @@ pub struct CohortStatus {
 struct Watched {
     phase: Phase,
     census: Census,
-    spent: Spent,
-}
-
-/// Removals without evidence within the last window: what the bound of I07 is counted on.
-#[derive(Clone, Debug, Default)]
-struct Spent {
-    at: VecDeque<(Instant, u64)>,
-    total: u64,
-}
-
-impl Spent {
-    fn forget(&mut self, window: Duration, now: Instant) {
-        while let Some((at, count)) = self.at.front().copied()
-            && now.since(at) >= window
-        {
-            self.at.pop_front();
-            self.total -= count;
-        }
-    }
-
-    fn add(&mut self, now: Instant) {
-        self.total += 1;
-        match self.at.back_mut() {
-            Some((at, count)) if *at == now => *count += 1,
-            Some(_) | None => self.at.push_back((now, 1)),
-        }
-    }
+    account: Account,
 }
 
 /// The guard of one keeper.
@@ -161,8 +139,9 @@ impl ExpiryGuard {
             if std::mem::discriminant(&phase) != std::mem::discriminant(&before) {
                 turns.push(Turn { cohort: cohort.clone(), phase, census, limit });
             }
-            let spent = self.cohorts.remove(&cohort).map(|watched| watched.spent).unwrap_or_default();
-            self.cohorts.insert(cohort, Watched { phase, census, spent });
+            let mut account = self.cohorts.remove(&cohort).map(|watched| watched.account).unwrap_or_default();
+            account.found(census.registered, now);
+            self.cohorts.insert(cohort, Watched { phase, census, account });
         }
         turns
     }
@@ -170,22 +149,21 @@ impl ExpiryGuard {
     /// Whether a lapsed registration of this zone may go without evidence now; if so it is counted.
     ///
     /// Bounded twice (I07): no cohort may hold or settle, and within any window of one lease no more than the limit of
-    /// each cohort goes.
+    /// what each cohort had when the window began goes.
     pub fn allow(&mut self, zone: Option<&Zone>, window: Duration, now: Instant) -> bool {
         let own = zone.cloned().map(Cohort::Zone);
         let cohorts = || std::iter::once(&Cohort::Region).chain(&own);
         for cohort in cohorts() {
-            let Some(watched) = self.cohorts.get_mut(cohort) else { return false };
-            watched.spent.forget(window, now);
-            // What went in the window was registered at its start.
-            let limit = self.limits.limit(watched.census.registered + watched.spent.total);
-            if watched.phase != Phase::Calm || watched.spent.total >= limit {
+            let Some(watched) = self.cohorts.get(cohort) else { return false };
+            let gone = watched.account.gone(window, now);
+            let limit = self.limits.limit(watched.account.registered(window, now));
+            if watched.phase != Phase::Calm || gone >= limit {
                 return false;
             }
         }
         for cohort in cohorts() {
             if let Some(watched) = self.cohorts.get_mut(cohort) {
-                watched.spent.add(now);
+                watched.account.goes(now);
             }
         }
         true

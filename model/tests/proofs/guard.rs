@@ -2,10 +2,12 @@
 //!
 //! `ROLLCALL_SEEDS=2000` runs that many seeds of each scenario; the usual run takes fewer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::deadlines::suspect_after;
+use rollcall_model::guard::Census;
 use rollcall_model::sweep::sweep;
 use rollcall_model::testing::{Chance, declared, registered};
 use rollcall_model::{
@@ -279,4 +281,41 @@ fn i07_in_any_window_of_one_lease_no_more_than_the_limit_goes() {
         );
     }
     assert!(!gone.is_empty());
+}
+
+/// A census of one cohort, as a sweep finds it.
+fn crowd(registered: u64) -> BTreeMap<Cohort, Census> {
+    BTreeMap::from([(Cohort::Region, Census { registered, ..Census::default() })])
+}
+
+/// How many the guard lets go at once without evidence.
+fn let_go(guard: &mut ExpiryGuard, lease: u64, now: u64) -> usize {
+    let (lease, now) = (Duration::from_secs(lease), Instant(Duration::from_secs(now)));
+    (0..1_000).take_while(|_| guard.allow(None, lease, now)).count()
+}
+
+#[test]
+fn i07_newcomers_of_the_window_do_not_make_its_share_larger() {
+    let mut guard = ExpiryGuard::new(GuardLimits::default());
+    for second in 0..40 {
+        guard.judge(crowd(60), Instant(Duration::from_secs(second)));
+    }
+    // Of 60 nine may go within a lease of 30 s; that 140 more have come since changes nothing for this window.
+    guard.judge(crowd(200), Instant(Duration::from_secs(40)));
+    assert_eq!(let_go(&mut guard, 30, 40), 9);
+    guard.judge(crowd(191), Instant(Duration::from_secs(69)));
+    assert_eq!(let_go(&mut guard, 30, 69), 0);
+    // A window that began with all of them has a share of all of them.
+    guard.judge(crowd(191), Instant(Duration::from_secs(70)));
+    assert_eq!(let_go(&mut guard, 30, 70), 28);
+}
+
+#[test]
+fn i07_a_short_lease_forgets_nothing_that_counts_for_a_long_one() {
+    let mut guard = ExpiryGuard::new(GuardLimits::default());
+    guard.judge(crowd(100), Instant(Duration::from_secs(0)));
+    assert_eq!(let_go(&mut guard, 300, 1), 15);
+    guard.judge(crowd(85), Instant(Duration::from_secs(10)));
+    assert_eq!(let_go(&mut guard, 5, 10), 12, "of 85 within the last five seconds");
+    assert_eq!(let_go(&mut guard, 300, 11), 0, "27 went within the last 300 seconds");
 }
