@@ -27,14 +27,18 @@ pub(super) struct Listing {
 impl Listing {
     /// Puts one in the place of its id; gives back what was there.
     pub(super) fn insert(&mut self, registration: Arc<Registration>) -> Option<Arc<Registration>> {
-        let before = self.all.insert(Listed(registration));
-        self.first = self.all.get_min().cloned();
-        before.map(|listed| listed.0)
+        // Nearly always another one is the first, and stays it.
+        if self.first.as_ref().is_none_or(|first| registration.declared.id <= first.0.declared.id) {
+            self.first = Some(Listed(Arc::clone(&registration)));
+        }
+        self.all.insert(Listed(registration)).map(|listed| listed.0)
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Registration>> {
         let before = self.all.remove(id);
-        self.first = self.all.get_min().cloned();
+        if self.first.as_ref().is_some_and(|first| first.id() == id) {
+            self.first = self.all.get_min().cloned();
+        }
         before.map(|listed| listed.0)
     }
 
