@@ -48,7 +48,8 @@ pub fn registration(n: usize, capabilities: usize) -> Registration {
     }];
     declared.zone = Some(Zone::parse(["a", "b", "c"][n % 3]).expect("a zone"));
     declared.version = Some("1.4.2".into());
-    declared.metadata = BTreeMap::from([("team".into(), "bench".into()), ("tier".into(), "gold".into())]);
+    declared.metadata =
+        BTreeMap::from([("team".into(), "bench".into()), ("tier".into(), "gold".into())]).into();
     declared.lifecycle = rollcall_model::Lifecycle::Healthy;
     let owned = Owned::of(&declared);
     let revision = Revision(n as u64 + 1);

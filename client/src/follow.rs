@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use rollcall_model::{Backoff, Clock, Event, Follower, Next, View};
+use rollcall_proto::Reader;
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::Copies;
@@ -26,6 +27,8 @@ const LASTING: Duration = Duration::from_secs(20);
 /// One region being followed.
 pub(crate) struct Following<P> {
     watches: std::sync::Arc<Watches>,
+    /// Of one watch after the other, so that what was read before is shared with what comes.
+    reader: Reader,
     view: View,
     /// None when nothing is kept on disk.
     copies: Option<Copies>,
@@ -55,7 +58,8 @@ impl<P: FnMut(&View) + Send> Following<P> {
         publish: P,
     ) -> Self {
         let published = view.state().is_some();
-        Self { watches, view, copies, clock, publish, published, unheard: false }
+        let reader = Reader::default();
+        Self { watches, reader, view, copies, clock, publish, published, unheard: false }
     }
 
     /// Follows until it is stopped.
@@ -114,7 +118,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
     async fn take_events(&mut self, watching: &mut Watching, restarted: Option<&'static str>) -> End {
         let mut follower = Follower::new(restarted);
         loop {
-            let event = match watching.next().await {
+            let event = match watching.next(&mut self.reader).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return End::Broken(None),
                 Err(CallError::Unreadable(why)) => {

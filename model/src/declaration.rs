@@ -3,8 +3,10 @@
 //! Every door (HTTP, gRPC, command line) makes a `Declaration`; there is one validator.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use crate::capability::{Capability, CapabilityName, Skill};
+use crate::capability::{Capability, CapabilityName};
 use crate::card::{Card, CardFacts};
 use crate::code::{Code, Invalid};
 use crate::endpoint::Endpoint;
@@ -12,6 +14,7 @@ use crate::holders::Holder;
 use crate::lifecycle::{Kind, Lifecycle, Scope};
 use crate::limits;
 use crate::name::{InstanceId, Zone};
+use crate::profile::Profile;
 
 /// The version of an agent whose card names none (acceptance MOD-19): callers that ask for one still find it.
 const CARD_VERSION: &str = "1.0.0";
@@ -61,39 +64,31 @@ pub struct Declaration {
     pub card: Option<String>,
 }
 
-/// What the owner of a registration declares, checked.
+/// What the owner of a registration declares, checked. Read as what it shares with its agent's other instances, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Which process of which agent.
     pub id: InstanceId,
-    /// Agent or tool.
-    pub kind: Kind,
-    /// One process or a whole deployment.
-    pub scope: Scope,
     /// Where it is called, first preferred; never empty.
     pub endpoints: Vec<Endpoint>,
-    /// What it can do, by grammar.
-    pub capabilities: Vec<Capability>,
-    /// What it can do, in its card's words.
-    pub skills: Vec<Skill>,
-    /// The agent's version; semver unless it comes from a card.
-    pub version: Option<String>,
     /// Failure domain.
     pub zone: Option<Zone>,
-    /// Share of traffic it wants, 100 is normal.
-    pub weight: u32,
-    /// Most calls at a time; none means no limit.
-    pub max_concurrency: Option<u32>,
-    /// Most waiting calls.
-    pub max_queue: u32,
-    /// Free words for routing.
-    pub metadata: BTreeMap<String, String>,
-    /// Lease in seconds, 5–300.
-    pub lease_seconds: u16,
-    /// `healthy`, or `starting`.
-    pub lifecycle: Lifecycle,
-    /// Its A2A card.
-    pub card: Option<Card>,
+    /// Everything else.
+    pub profile: Arc<Profile>,
+}
+
+impl Deref for Declared {
+    type Target = Profile;
+
+    fn deref(&self) -> &Profile {
+        &self.profile
+    }
+}
+
+impl DerefMut for Declared {
+    fn deref_mut(&mut self) -> &mut Profile {
+        Arc::make_mut(&mut self.profile)
+    }
 }
 
 /// The instance of a shared entry whose registrants name none.
@@ -227,24 +222,21 @@ impl Declared {
         let max_queue = found.number(raw.max_queue, u32::MAX, "/max_queue").unwrap_or(0);
         match id {
             Some(id) if found.0.is_empty() => {
-                let declared = Self {
-                    id,
+                let profile = Profile {
                     kind,
                     scope,
-                    endpoints,
                     capabilities,
                     skills: facts.skills,
                     version,
-                    zone,
                     weight,
                     max_concurrency,
                     max_queue,
-                    metadata: raw.metadata,
+                    metadata: raw.metadata.into(),
                     lease_seconds: u16::try_from(lease).unwrap_or(u16::MAX),
                     lifecycle,
                     card,
                 };
-                Ok((declared, holder))
+                Ok((Self { id, endpoints, zone, profile: Arc::new(profile) }, holder))
             }
             Some(_) | None => Err(found.0),
         }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::capability::Capability;
 use crate::declaration::Declared;
 use crate::lifecycle::{Lifecycle, Load, Scope};
 use crate::limits;
 use crate::position::{Epoch, Revision};
+use crate::profile::Metadata;
 use crate::time::Timestamp;
 
 /// The registry's statement that an instance exists.
@@ -35,7 +36,7 @@ pub struct Owned {
     /// How it says it is doing.
     pub lifecycle: Lifecycle,
     /// Metadata as patched.
-    pub metadata: BTreeMap<String, String>,
+    pub metadata: Metadata,
     /// Load as last published.
     pub load: Option<Load>,
     /// `degraded` is what its load says, not its owner, who says `healthy`.
@@ -95,7 +96,7 @@ impl Registration {
                     .sum::<usize>()
                 + 2 * FRAME
         };
-        let entries = d.metadata.iter().chain(&self.owned.metadata);
+        let entries = d.metadata.iter().chain(self.owned.metadata.iter());
         FIXED
             + text(d.id.as_str())
             + maybe(&d.version)
@@ -121,7 +122,7 @@ impl Registration {
     /// must agree on records that do not use it.
     #[must_use]
     pub fn hash128(&self) -> u128 {
-        let mut h = Hash(Xxh3::new());
+        let mut h = Hash(Vec::with_capacity(HASHED_BYTES));
         let d = &self.declared;
         h.text(d.id.as_str());
         h.number(self.epoch.get());
@@ -181,19 +182,23 @@ impl Registration {
                 h.number(epoch.get());
             }
         }
-        h.0.digest128()
+        xxh3_128(&h.0)
     }
 }
 
-struct Hash(Xxh3);
+/// Room for what most records are hashed over.
+const HASHED_BYTES: usize = 1024;
+
+/// What is hashed, put together first: so many small parts cost more one by one.
+struct Hash(Vec<u8>);
 
 impl Hash {
     fn number(&mut self, number: u64) {
-        self.0.update(&number.to_le_bytes());
+        self.0.extend_from_slice(&number.to_le_bytes());
     }
     fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
-        self.0.update(text.as_bytes());
+        self.0.extend_from_slice(text.as_bytes());
     }
     fn maybe(&mut self, text: Option<&str>) {
         match text {

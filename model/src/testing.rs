@@ -10,6 +10,7 @@ mod chance;
 mod origin;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub use chance::Chance;
 pub use origin::Origin;
@@ -22,6 +23,7 @@ use crate::endpoint::Endpoint;
 use crate::lifecycle::{Kind, Lifecycle, Load, Scope};
 use crate::name::{InstanceId, Region, Zone};
 use crate::position::{Epoch, Incarnation, Position, Revision};
+use crate::profile::{Metadata, Profile};
 use crate::query::Query;
 use crate::registration::{Owned, Registration};
 use crate::time::Timestamp;
@@ -70,20 +72,22 @@ pub fn position(ordinal: u16, revision: u64) -> Position {
 pub fn declared(id: &str) -> Declared {
     Declared {
         id: self::id(id),
-        kind: Kind::Agent,
-        scope: Scope::Instance,
         endpoints: vec![Endpoint::parse("http://10.0.0.1:8080/", Some("http")).expect("an endpoint")],
-        capabilities: Vec::new(),
-        skills: Vec::new(),
-        version: None,
         zone: None,
-        weight: 100,
-        max_concurrency: None,
-        max_queue: 0,
-        metadata: BTreeMap::new(),
-        lease_seconds: 30,
-        lifecycle: Lifecycle::Healthy,
-        card: None,
+        profile: Arc::new(Profile {
+            kind: Kind::Agent,
+            scope: Scope::Instance,
+            capabilities: Vec::new(),
+            skills: Vec::new(),
+            version: None,
+            weight: 100,
+            max_concurrency: None,
+            max_queue: 0,
+            metadata: Metadata::default(),
+            lease_seconds: 30,
+            lifecycle: Lifecycle::Healthy,
+            card: None,
+        }),
     }
 }
 
@@ -111,11 +115,7 @@ pub fn registered(declared: Declared, epoch: Epoch, revision: Revision) -> Regis
 #[must_use]
 pub fn full_registration() -> Registration {
     let text = |text: &str| Some(text.to_owned());
-    let declared = Declared {
-        endpoints: vec![
-            Endpoint::parse("https://agents.example:8443/a2a?x=1", Some("JSONRPC")).expect("an endpoint"),
-            Endpoint::parse("kafka://orders.in", None).expect("an endpoint"),
-        ],
+    let profile = Profile {
         capabilities: vec![Capability {
             name: CapabilityName::parse("mail:send:v1").expect("a capability"),
             description: text("sends «mail»"),
@@ -129,16 +129,23 @@ pub fn full_registration() -> Registration {
         }],
         skills: vec![Skill { id: "sum".into(), name: "Sum up".into(), tags: vec!["text".into()] }],
         version: text("2.3.1"),
-        zone: Some(Zone::parse("eu-1/a").expect("a zone")),
         weight: 50,
         max_concurrency: Some(8),
         max_queue: 3,
-        metadata: BTreeMap::from([("queue".into(), "high".into()), ("team".into(), "ops".into())]),
+        metadata: BTreeMap::from([("queue".into(), "high".into()), ("team".into(), "ops".into())]).into(),
         lease_seconds: 45,
         lifecycle: Lifecycle::Starting,
         card: Some(Card::parse("{ \"name\": \"mail\",\n \"version\":\"2.3.1\" }").expect("a card").0),
         kind: Kind::Tool,
         scope: Scope::Service,
+    };
+    let declared = Declared {
+        endpoints: vec![
+            Endpoint::parse("https://agents.example:8443/a2a?x=1", Some("JSONRPC")).expect("an endpoint"),
+            Endpoint::parse("kafka://orders.in", None).expect("an endpoint"),
+        ],
+        zone: Some(Zone::parse("eu-1/a").expect("a zone")),
+        profile: Arc::new(profile),
         ..declared("ops/email_agent/a1b2c3")
     };
     Registration {
@@ -148,7 +155,7 @@ pub fn full_registration() -> Registration {
         revision: Revision(1_000_007),
         owned: Owned {
             lifecycle: Lifecycle::Degraded,
-            metadata: BTreeMap::from([("queue".into(), "low".into())]),
+            metadata: BTreeMap::from([("queue".into(), "low".into())]).into(),
             load: Some(Load { queue_depth: 2, in_flight: 7, error_rate: 0.125 }),
             strained: false,
             overdue: false,
@@ -191,14 +198,14 @@ fn tags(chance: &mut Chance) -> Vec<String> {
     TAGS.into_iter().filter(|_| chance.one_in(3)).map(str::to_owned).collect()
 }
 
-fn metadata(chance: &mut Chance) -> BTreeMap<String, String> {
+fn metadata(chance: &mut Chance) -> Metadata {
     let mut metadata = BTreeMap::new();
     for key in ["queue", "a/b~c", "ключ"] {
         if chance.one_in(3) {
             metadata.insert(key.to_owned(), chance.below(3).to_string());
         }
     }
-    metadata
+    metadata.into()
 }
 
 /// A declaration with some of everything, from so few words that two of them often share one.
@@ -225,20 +232,22 @@ pub fn any_declared(chance: &mut Chance, id: InstanceId) -> Declared {
     let capabilities = capabilities.collect();
     let zones = ["a", "b"].map(|text| Zone::parse(text).expect("a zone"));
     let skills = SKILLS.into_iter().filter(|_| chance.one_in(4)).collect::<Vec<_>>();
-    Declared {
-        kind: *chance.pick(&[Kind::Agent, Kind::Tool]),
-        scope: *chance.pick(&[Scope::Instance, Scope::Service]),
-        endpoints: endpoints[..1 + chance.below(3)]
-            .iter()
-            .map(|url| Endpoint { url: (*url).to_owned(), protocol: chance.one_in(2).then(|| "http".into()) })
-            .collect(),
+    let kind = *chance.pick(&[Kind::Agent, Kind::Tool]);
+    let scope = *chance.pick(&[Scope::Instance, Scope::Service]);
+    let endpoints = endpoints[..1 + chance.below(3)].iter();
+    let endpoints = endpoints
+        .map(|url| Endpoint { url: (*url).to_owned(), protocol: chance.one_in(2).then(|| "http".into()) })
+        .collect();
+    let zone = chance.one_in(2).then(|| chance.pick(&zones).clone());
+    let profile = Profile {
+        kind,
+        scope,
         capabilities,
         skills: skills
             .into_iter()
             .map(|(id, name)| Skill { id: id.into(), name: name.into(), tags: tags(chance) })
             .collect(),
         version: chance.one_in(2).then(|| (*chance.pick(&VERSIONS)).to_owned()),
-        zone: chance.one_in(2).then(|| chance.pick(&zones).clone()),
         weight: *chance.pick(&[0, 100, 1_000_000]),
         max_concurrency: chance.one_in(2).then(|| *chance.pick(&[0, 8, u32::MAX])),
         max_queue: *chance.pick(&[0, 3, u32::MAX]),
@@ -249,8 +258,8 @@ pub fn any_declared(chance: &mut Chance, id: InstanceId) -> Declared {
             let text = format!("{{ \"name\": \"t{}\",\n \"skills\":[] }}", chance.below(3));
             Card::parse(&text).expect("a card").0
         }),
-        ..declared(id.as_str())
-    }
+    };
+    Declared { id, endpoints, zone, profile: Arc::new(profile) }
 }
 
 /// What an owner may say after it registered.

@@ -8,8 +8,9 @@ use rollcall_model::history::Step;
 use rollcall_model::{Revision, Snapshot, SnapshotBuilder, Timestamp};
 
 use crate::convert::{delta, delta_from, head, head_from, registration, registration_from};
+use crate::reader::{Field, Value, field};
 use crate::store::Beat;
-use crate::{Unreadable, v1};
+use crate::{Reader, Unreadable, v1};
 
 const MAGIC: &[u8; 8] = b"ROLLCALL";
 const FORMAT: u32 = 1;
@@ -95,10 +96,13 @@ pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
     if header[20..36] != checksum(body) {
         return Err(bad("the file is damaged"));
     }
-    let message = v1::DiskState::decode(body).map_err(|error| Unreadable::new("disk", error.to_string()))?;
+    let (records, others) = split(body).ok_or_else(|| bad("the file is damaged"))?;
+    let message = v1::DiskState::decode(others.as_slice())
+        .map_err(|error| Unreadable::new("disk", error.to_string()))?;
     let mut builder = SnapshotBuilder::begin(head_from(message.head)?);
-    for record in message.records {
-        builder.add([Arc::new(registration_from(record)?)]);
+    let mut reader = Reader::default();
+    for record in records {
+        builder.add([Arc::new(reader.registration(record)?)]);
     }
     let snapshot = builder.finish().map_err(|unverified| bad(unverified.as_str()))?;
     Ok(Saved {
@@ -130,6 +134,19 @@ fn step_from(wire: v1::HistoryStep) -> Result<Step, Unreadable> {
         })? = Some(Arc::new(registration_from(record)?));
     }
     Ok(Step::new(Arc::new(delta), before))
+}
+
+/// The records in the message, unread, and the message without them.
+fn split(body: &[u8]) -> Option<(Vec<&[u8]>, Vec<u8>)> {
+    let (mut records, mut others) = (Vec::new(), Vec::new());
+    let mut rest = body;
+    while !rest.is_empty() {
+        match field(&mut rest)? {
+            Field { tag: RECORDS, value: Value::Bytes(record), .. } => records.push(record),
+            Field { whole, .. } => others.extend_from_slice(whole),
+        }
+    }
+    Some((records, others))
 }
 
 fn checksum(body: &[u8]) -> [u8; 16] {

@@ -12,10 +12,14 @@ pub mod v1 {
 
 pub mod convert;
 pub mod disk;
+mod reader;
 pub mod refusal;
 pub mod renewals;
 pub mod store;
+pub mod unread;
 pub mod written;
+
+pub use reader::Reader;
 
 /// Descriptors of all services and messages, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/rollcall.v1.fds.bin");

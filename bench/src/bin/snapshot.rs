@@ -28,9 +28,9 @@ use rollcall_model::{
     CapabilityName, Change, Delta, Event, Heard, Incarnation, Load, Position, Query, Reach, Registration,
     Revision, Snapshot, SnapshotBuilder, State, Timestamp, View,
 };
-use rollcall_proto::convert;
 use rollcall_proto::v1::registrar_client::RegistrarClient;
-use rollcall_proto::v1::{self, RegisterRequest, SessionRequest, session_request, session_response};
+use rollcall_proto::v1::{RegisterRequest, SessionRequest, session_request, session_response};
+use rollcall_proto::{Reader, convert};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -231,7 +231,7 @@ fn write_pages(many: usize, path: &str) {
 }
 
 /// The next page of a file.
-fn next_page(file: &mut BufReader<File>) -> Option<Event> {
+fn next_page(file: &mut BufReader<File>, reader: &mut Reader) -> Option<Event> {
     let length = {
         let mut ahead = file.fill_buf().expect("a file");
         if ahead.is_empty() {
@@ -245,17 +245,17 @@ fn next_page(file: &mut BufReader<File>) -> Option<Event> {
     };
     let mut bytes = vec![0; length];
     file.read_exact(&mut bytes).expect("a whole page");
-    let message: v1::WatchResponse = prost::Message::decode(bytes.as_slice()).expect("a message");
-    Some(convert::event_from(message).expect("an event"))
+    Some(reader.event(&bytes).expect("an event"))
 }
 
 /// Pages to a usable view.
 fn taken(path: &str) -> View {
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).expect("a file"));
-    let Some(Event::SnapshotBegin(head)) = next_page(&mut file) else { panic!("no head") };
+    let mut reader = Reader::default();
+    let Some(Event::SnapshotBegin(head)) = next_page(&mut file, &mut reader) else { panic!("no head") };
     let mut view = View::new(head.region.clone());
     let mut builder = SnapshotBuilder::begin(head);
-    while let Some(event) = next_page(&mut file) {
+    while let Some(event) = next_page(&mut file, &mut reader) {
         let Event::Page(records) = event else { panic!("no page") };
         builder.add(records);
     }

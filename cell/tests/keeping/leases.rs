@@ -151,7 +151,9 @@ async fn i02_one_instance_registered_by_many_at_once_has_one_last_holder_and_ref
 }
 
 fn shared(id: &str, url: &str) -> Declared {
-    Declared { scope: Scope::Service, ..declared(id, url) }
+    let mut declared = declared(id, url);
+    declared.scope = Scope::Service;
+    declared
 }
 
 fn holder(name: &str) -> Holder {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use rollcall_model::{Event, Position, Region};
-use rollcall_proto::v1::discovery_client::DiscoveryClient;
-use rollcall_proto::{convert, v1};
+use rollcall_proto::{Reader, convert, unread, v1};
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
@@ -45,10 +45,9 @@ impl Watches {
             since: since.map(convert::position),
         };
         let taken = self.turns.take(|_| false, connect)?;
-        let mut client =
-            DiscoveryClient::new(taken.line.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let opened = match tokio::time::timeout(OPEN_MAX, client.watch(request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
+        let watch = unread::watch(taken.line.clone(), request, MESSAGE_BYTES_MAX);
+        let opened = match tokio::time::timeout(OPEN_MAX, watch).await {
+            Ok(Ok(stream)) => Ok(stream),
             Ok(Err(status)) => Err(call_error(&taken.url, &status)),
             Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: OPEN_MAX }),
         };
@@ -73,16 +72,17 @@ fn connect(url: &Endpoint) -> Channel {
 
 /// An open watch.
 pub(crate) struct Watching {
-    stream: Streaming<v1::WatchResponse>,
+    stream: Streaming<Bytes>,
     turn: u64,
     url: String,
 }
 
 impl Watching {
     /// The next event; waits as long as nothing happens. `None` when the cell ended the stream.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, CallError> {
+    pub(crate) async fn next(&mut self, reader: &mut Reader) -> Result<Option<Event>, CallError> {
         match self.stream.message().await {
-            Ok(Some(message)) => convert::event_from(message)
+            Ok(Some(message)) => reader
+                .event(&message)
                 .map(Some)
                 .map_err(|unreadable| CallError::Unreadable(unreadable.to_string())),
             Ok(None) => Ok(None),

@@ -152,7 +152,9 @@ fn is_hidden(word: Asked<'_>, registration: &Registration) -> bool {
 /// Whether both stand under the same words: nearly always, because what changes is seldom what is declared.
 pub(super) fn has_same_words(one: &Registration, other: &Registration) -> bool {
     let (one, other) = (&one.declared, &other.declared);
-    one.id == other.id && one.capabilities == other.capabilities && one.skills == other.skills
+    one.id == other.id
+        && (Arc::ptr_eq(&one.profile, &other.profile)
+            || one.capabilities == other.capabilities && one.skills == other.skills)
 }
 
 fn words(registration: &Registration) -> impl Iterator<Item = Asked<'_>> {

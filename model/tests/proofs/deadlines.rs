@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rollcall_model::testing::{declared, id, ids, registered, registration, removal};
 use rollcall_model::{
-    Change, Deadlines, Declared, Epoch, Holder, InstanceId, Instant, Lease, LeaseState, Registration,
-    Renewal, Revision, State, Timestamp,
+    Change, Deadlines, Epoch, Holder, InstanceId, Instant, Lease, LeaseState, Registration, Renewal,
+    Revision, State, Timestamp,
 };
 
 use crate::cases;
@@ -26,7 +26,9 @@ fn at(ms: u64) -> Instant {
 }
 
 fn leased(id: &str, lease_seconds: u16, revision: Revision) -> Registration {
-    registered(Declared { lease_seconds, ..declared(id) }, Epoch::new(ORDINAL, revision), revision)
+    let mut declared = declared(id);
+    declared.lease_seconds = lease_seconds;
+    registered(declared, Epoch::new(ORDINAL, revision), revision)
 }
 
 /// A sweep without a guard.

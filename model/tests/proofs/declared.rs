@@ -155,7 +155,7 @@ fn nothing_is_cut_or_repaired_on_the_way_in() {
     raw.metadata = BTreeMap::from([(" k ".into(), " v ".into())]);
     let declared = check(raw.clone()).unwrap();
     assert_eq!(declared.endpoints[0].url, raw.endpoints[0].url);
-    assert_eq!(declared.metadata, raw.metadata);
+    assert_eq!(*declared.metadata, raw.metadata);
     assert_eq!(declared.capabilities[0].description, raw.capabilities[0].description);
     assert_eq!(declared.capabilities[0].tags, raw.capabilities[0].tags);
 }

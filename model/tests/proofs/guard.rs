@@ -11,8 +11,8 @@ use rollcall_model::guard::Census;
 use rollcall_model::sweep::sweep;
 use rollcall_model::testing::{Chance, declared, registered};
 use rollcall_model::{
-    Change, Cohort, Deadlines, Declared, Epoch, ExpiryGuard, GuardLimits, Holder, Instant, Phase, Renewal,
-    Revision, State, Timestamp, Verdict, Zone, jittered,
+    Change, Cohort, Deadlines, Epoch, ExpiryGuard, GuardLimits, Holder, Instant, Phase, Renewal, Revision,
+    State, Timestamp, Verdict, Zone, jittered,
 };
 
 const WALL: Timestamp = Timestamp(0);
@@ -50,8 +50,9 @@ fn fleet() -> (State, Deadlines) {
     let mut state = State::default();
     for instance in 0..FLEET {
         let zone = Zone::parse(["a", "b", "c"][instance % 3]).unwrap();
-        let declared =
-            Declared { lease_seconds: 30, zone: Some(zone), ..declared(&format!("sim/agent/{instance}")) };
+        let mut declared = declared(&format!("sim/agent/{instance}"));
+        declared.zone = Some(zone);
+        declared.lease_seconds = 30;
         state.put(Arc::new(registered(declared, Epoch::new(1, Revision(2)), Revision(2))));
     }
     let deadlines = Deadlines::begin(&state, 1, Revision(2), Instant::default(), WALL, 0);

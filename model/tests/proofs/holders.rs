@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use rollcall_model::lifecycle::Scope;
 use rollcall_model::testing::{declared, registered, removal};
 use rollcall_model::{
-    Change, Deadlines, Declared, Epoch, Holder, Instant, LeaseState, LettingGo, Registration, Renewal,
-    Revision, State, Timestamp,
+    Change, Deadlines, Epoch, Holder, Instant, LeaseState, LettingGo, Registration, Renewal, Revision, State,
+    Timestamp,
 };
 
 use crate::cases;
@@ -27,7 +27,9 @@ fn epoch(revision: u64) -> Epoch {
 }
 
 fn shared(revision: u64) -> Registration {
-    registered(Declared { scope: Scope::Service, ..declared(ID) }, epoch(revision), Revision(revision))
+    let mut declared = declared(ID);
+    declared.scope = Scope::Service;
+    registered(declared, epoch(revision), Revision(revision))
 }
 
 fn over(revision: u64, replaced: &[Epoch]) -> Registration {

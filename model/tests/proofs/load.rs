@@ -20,7 +20,9 @@ const LIMITS: LoadLimits = LoadLimits {
 };
 
 fn bounded(most: Option<u32>) -> Declared {
-    Declared { max_concurrency: most, ..declared("a/b/c") }
+    let mut declared = declared("a/b/c");
+    declared.max_concurrency = most;
+    declared
 }
 
 fn load(queue_depth: u32, in_flight: u32, error_rate: f64) -> Load {

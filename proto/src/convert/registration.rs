@@ -1,8 +1,10 @@
 //! Registrations and their parts. What is read here was checked at some door; names are checked again, texts are not.
 
+use std::sync::Arc;
+
 use rollcall_model::{
     Capability, CapabilityName, Card, Declared, Endpoint, Epoch, InstanceId, Kind, Lifecycle, Load, Owned,
-    Registration, Revision, Scope, Skill, Timestamp, Zone,
+    Profile, Registration, Revision, Scope, Skill, Timestamp, Zone,
 };
 
 use crate::{Unreadable, v1};
@@ -75,7 +77,7 @@ pub fn declared(declared: &Declared) -> v1::Declared {
         weight: declared.weight,
         max_concurrency: declared.max_concurrency,
         max_queue: declared.max_queue,
-        metadata: declared.metadata.clone(),
+        metadata: declared.metadata.to_map(),
         lease_seconds: u32::from(declared.lease_seconds),
         lifecycle: lifecycle(declared.lifecycle).into(),
         card: declared
@@ -90,22 +92,36 @@ pub fn declared(declared: &Declared) -> v1::Declared {
 /// # Errors
 /// A name outside its grammar, or a word that is unknown.
 pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
-    let of = |field| move |finding: rollcall_model::Invalid| Unreadable::new(field, finding.detail);
     Ok(Declared {
+        id: id_from(&wire.id)?,
+        endpoints: exact(wire.endpoints, |e| Ok(Endpoint { url: e.url, protocol: e.protocol }))?,
+        zone: wire.zone.as_deref().map(zone_from).transpose()?,
+        profile: Arc::new(profile_from(v1::Declared { endpoints: Vec::new(), ..wire })?),
+    })
+}
+
+pub(crate) fn id_from(text: &str) -> Result<InstanceId, Unreadable> {
+    InstanceId::parse(text).map_err(|finding| Unreadable::new("declared.id", finding.detail))
+}
+
+pub(crate) fn zone_from(text: &str) -> Result<Zone, Unreadable> {
+    Zone::parse(text).map_err(|finding| Unreadable::new("declared.zone", finding.detail))
+}
+
+/// What is declared alike by many; the instance's own fields are not looked at.
+pub(crate) fn profile_from(wire: v1::Declared) -> Result<Profile, Unreadable> {
+    Ok(Profile {
         kind: kind_from(wire.kind()).ok_or_else(|| Unreadable::missing("declared.kind"))?,
         scope: scope_from(wire.scope()).ok_or_else(|| Unreadable::missing("declared.scope"))?,
         lifecycle: lifecycle_from(wire.lifecycle())
             .ok_or_else(|| Unreadable::missing("declared.lifecycle"))?,
-        id: InstanceId::parse(&wire.id).map_err(of("declared.id"))?,
-        endpoints: exact(wire.endpoints, |e| Ok(Endpoint { url: e.url, protocol: e.protocol }))?,
         capabilities: exact(wire.capabilities, capability_from)?,
         skills: exact(wire.skills, |s| Ok(Skill { id: s.id, name: s.name, tags: s.tags }))?,
         version: wire.version,
-        zone: wire.zone.map(|zone| Zone::parse(&zone)).transpose().map_err(of("declared.zone"))?,
         weight: wire.weight,
         max_concurrency: wire.max_concurrency,
         max_queue: wire.max_queue,
-        metadata: wire.metadata,
+        metadata: wire.metadata.into(),
         lease_seconds: u16::try_from(wire.lease_seconds)
             .map_err(|_| Unreadable::new("declared.lease_seconds", "it does not fit"))?,
         card: wire.card.map(|card| Card::from_parts(&card.json, &card.digest)),
@@ -126,7 +142,7 @@ fn exact<W, T>(wire: Vec<W>, from: impl Fn(W) -> Result<T, Unreadable>) -> Resul
 pub fn owned(owned: &Owned) -> v1::Owned {
     v1::Owned {
         lifecycle: lifecycle(owned.lifecycle).into(),
-        metadata: owned.metadata.clone(),
+        metadata: owned.metadata.to_map(),
         load: owned.load.map(load),
         overdue: owned.overdue,
         strained: owned.strained,
@@ -140,7 +156,7 @@ pub fn owned(owned: &Owned) -> v1::Owned {
 pub fn owned_from(wire: v1::Owned) -> Result<Owned, Unreadable> {
     Ok(Owned {
         lifecycle: lifecycle_from(wire.lifecycle()).ok_or_else(|| Unreadable::missing("owned.lifecycle"))?,
-        metadata: wire.metadata,
+        metadata: wire.metadata.into(),
         load: wire.load.map(load_from),
         overdue: wire.overdue,
         strained: wire.strained,

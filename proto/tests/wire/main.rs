@@ -7,6 +7,7 @@
 
 mod disk;
 mod golden;
+mod reader;
 mod refusals;
 mod round_trip;
 mod size;

@@ -3,7 +3,7 @@
 use prost::Message;
 use rollcall_model::testing::{Chance, position};
 use rollcall_model::{Code, Declared};
-use rollcall_proto::{Unreadable, convert, store, v1};
+use rollcall_proto::{Reader, Unreadable, convert, store, v1};
 
 use crate::values;
 
@@ -30,29 +30,29 @@ fn spoil<M: Clone, T: std::fmt::Debug>(
 #[test]
 fn i37_an_unreadable_registration_is_refused() {
     let good = convert::registration(&rollcall_model::testing::full_registration());
-    spoil::<v1::Registration, _>(
-        &good,
-        &[
-            ("registration.declared", |r| r.declared = None),
-            ("registration.owned", |r| r.owned = None),
-            ("registration.epoch", |r| r.epoch = 1 << 52),
-            ("owned.lifecycle", |r| r.owned.as_mut().unwrap().lifecycle = 0),
-            ("owned.lifecycle", |r| r.owned.as_mut().unwrap().lifecycle = 7),
-            ("declared.id", |r| r.declared.as_mut().unwrap().id = "a/b".into()),
-            ("declared.id", |r| r.declared.as_mut().unwrap().id = "A/b/c".into()),
-            ("declared.kind", |r| r.declared.as_mut().unwrap().kind = 0),
-            ("declared.kind", |r| r.declared.as_mut().unwrap().kind = 3),
-            ("declared.kind", |r| r.declared.as_mut().unwrap().kind = -1),
-            ("declared.scope", |r| r.declared.as_mut().unwrap().scope = 0),
-            ("declared.scope", |r| r.declared.as_mut().unwrap().scope = 99),
-            ("declared.lifecycle", |r| r.declared.as_mut().unwrap().lifecycle = 0),
-            ("declared.lifecycle", |r| r.declared.as_mut().unwrap().lifecycle = 7),
-            ("declared.zone", |r| r.declared.as_mut().unwrap().zone = Some("a b".into())),
-            ("declared.lease_seconds", |r| r.declared.as_mut().unwrap().lease_seconds = 1 << 16),
-            ("capability.name", |r| r.declared.as_mut().unwrap().capabilities[0].name = "mail.send".into()),
-        ],
-        convert::registration_from,
-    );
+    let table: &[Spoiled<v1::Registration>] = &[
+        ("registration.declared", |r| r.declared = None),
+        ("registration.owned", |r| r.owned = None),
+        ("registration.epoch", |r| r.epoch = 1 << 52),
+        ("owned.lifecycle", |r| r.owned.as_mut().unwrap().lifecycle = 0),
+        ("owned.lifecycle", |r| r.owned.as_mut().unwrap().lifecycle = 7),
+        ("declared.id", |r| r.declared.as_mut().unwrap().id = "a/b".into()),
+        ("declared.id", |r| r.declared.as_mut().unwrap().id = "A/b/c".into()),
+        ("declared.kind", |r| r.declared.as_mut().unwrap().kind = 0),
+        ("declared.kind", |r| r.declared.as_mut().unwrap().kind = 3),
+        ("declared.kind", |r| r.declared.as_mut().unwrap().kind = -1),
+        ("declared.scope", |r| r.declared.as_mut().unwrap().scope = 0),
+        ("declared.scope", |r| r.declared.as_mut().unwrap().scope = 99),
+        ("declared.lifecycle", |r| r.declared.as_mut().unwrap().lifecycle = 0),
+        ("declared.lifecycle", |r| r.declared.as_mut().unwrap().lifecycle = 7),
+        ("declared.zone", |r| r.declared.as_mut().unwrap().zone = Some("a b".into())),
+        ("declared.lease_seconds", |r| r.declared.as_mut().unwrap().lease_seconds = 1 << 16),
+        ("capability.name", |r| r.declared.as_mut().unwrap().capabilities[0].name = "mail.send".into()),
+    ];
+    spoil(&good, table, convert::registration_from);
+    // One reader for all: what it read of a good one does not make up for what is wrong with the next.
+    let reader = std::cell::RefCell::new(Reader::default());
+    spoil(&good, table, |wire| reader.borrow_mut().registration(&wire.encode_to_vec()));
 }
 
 #[test]

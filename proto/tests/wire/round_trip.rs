@@ -13,7 +13,7 @@ use rollcall_model::{
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, StoredRegistration};
-use rollcall_proto::v1;
+use rollcall_proto::{Reader, v1};
 
 use crate::values::{beat, declaration};
 
@@ -28,6 +28,7 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn i46_a_registration_reads_back_equal_and_with_its_hash() {
+    let mut reader = Reader::default();
     for seed in seeds() {
         let mut chance = Chance::new(seed);
         let declared = any_declared(&mut chance, id("ops/mail/1"));
@@ -40,7 +41,10 @@ fn i46_a_registration_reads_back_equal_and_with_its_hash() {
                 .collect(),
             ..registered(declared, epoch, Revision(chance.number()))
         };
-        let read = convert::registration_from(sent(&convert::registration(&registration))).unwrap();
+        let wire = convert::registration(&registration);
+        let read = convert::registration_from(sent(&wire)).unwrap();
+        assert_eq!(read, registration, "seed {seed}");
+        let read = reader.registration(&wire.encode_to_vec()).unwrap();
         assert_eq!(read, registration, "seed {seed}");
         assert_eq!(read.hash128(), registration.hash128(), "seed {seed}");
         let stored = StoredRegistration {
@@ -65,6 +69,7 @@ fn i46_a_registration_reads_back_equal_and_with_its_hash() {
 
 #[test]
 fn i46_a_history_reads_back_equal_from_the_log_and_from_a_watch() {
+    let mut reader = Reader::default();
     for seed in seeds().step_by(5) {
         let mut origin = Origin::new(seed);
         let start = origin.head();
@@ -82,7 +87,9 @@ fn i46_a_history_reads_back_equal_from_the_log_and_from_a_watch() {
         ];
         events.extend(deltas.iter().cloned().map(Event::Delta));
         for event in events {
-            assert_eq!(convert::event_from(sent(&convert::event(&event))), Ok(event), "seed {seed}");
+            let wire = convert::event(&event);
+            assert_eq!(reader.event(&wire.encode_to_vec()).as_ref(), Ok(&event), "seed {seed}");
+            assert_eq!(convert::event_from(sent(&wire)), Ok(event), "seed {seed}");
         }
         let mut items = vec![FeedItem::Bookmark(bookmark)];
         items.extend(deltas.into_iter().map(FeedItem::Delta));

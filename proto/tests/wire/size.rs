@@ -66,7 +66,7 @@ fn crumbs() -> Vec<Registration> {
             let mut one = registered(declared, epoch, Revision(u64::MAX));
             one.registered_at = rollcall_model::Timestamp(i64::MIN);
             one.owned = Owned {
-                metadata: entries(64),
+                metadata: entries(64).into(),
                 load: Some(Load { queue_depth: u32::MAX, in_flight: u32::MAX, error_rate: 0.1 }),
                 overdue: true,
                 strained: true,

@@ -1,0 +1,80 @@
+//! What an instance declares that the other instances of its agent mostly declare as well.
+//!
+//! It is held once for all that say the same, because a process that holds a million instances holds a hundred thousand
+//! agents. Promises: a change to one holder's copy is not seen by another. Never here: who shares what; whoever reads
+//! registrations decides it.
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::capability::{Capability, Skill};
+use crate::card::Card;
+use crate::lifecycle::{Kind, Lifecycle, Scope};
+
+/// All that is declared but the instance's own: its id, its endpoints and its zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Agent or tool.
+    pub kind: Kind,
+    /// One process or a whole deployment.
+    pub scope: Scope,
+    /// What it can do, by grammar.
+    pub capabilities: Vec<Capability>,
+    /// What it can do, in its card's words.
+    pub skills: Vec<Skill>,
+    /// The agent's version; semver unless it comes from a card.
+    pub version: Option<String>,
+    /// Share of traffic it wants, 100 is normal.
+    pub weight: u32,
+    /// Most calls at a time; none means no limit.
+    pub max_concurrency: Option<u32>,
+    /// Most waiting calls.
+    pub max_queue: u32,
+    /// Free words for routing.
+    pub metadata: Metadata,
+    /// Lease in seconds, 5–300.
+    pub lease_seconds: u16,
+    /// `healthy`, or `starting`.
+    pub lifecycle: Lifecycle,
+    /// Its A2A card.
+    pub card: Option<Card>,
+}
+
+/// Free words for routing, read as the map that they are; copied only by whoever changes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata(Arc<BTreeMap<String, String>>);
+
+impl Metadata {
+    /// The map, to keep.
+    #[must_use]
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        BTreeMap::clone(&self.0)
+    }
+}
+
+impl From<BTreeMap<String, String>> for Metadata {
+    fn from(map: BTreeMap<String, String>) -> Self {
+        Self(Arc::new(map))
+    }
+}
+
+impl From<Arc<BTreeMap<String, String>>> for Metadata {
+    fn from(map: Arc<BTreeMap<String, String>>) -> Self {
+        Self(map)
+    }
+}
+
+impl Deref for Metadata {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Metadata {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
