@@ -2,11 +2,10 @@
 //!
 //! Promises: a broken watch goes on from the last position, over the next address; what does not fit the view is
 //! answered by a fresh snapshot; until that is complete and verified the view stays as it is (promises I17, I22, I33).
-//! Reconnects are spread by full jitter, and the spread shrinks only after a watch that lasted.
 
-use std::time::Duration;
+mod pauses;
 
-use rollcall_model::{Backoff, Clock, Event, Follower, Next, View};
+use rollcall_model::{BreakerLimits, Clock, Event, Follower, Next, View};
 use rollcall_proto::Reader;
 use tokio_util::sync::CancellationToken;
 
@@ -14,15 +13,7 @@ use crate::disk::Copies;
 use crate::error::CallError;
 use crate::transport::{Watches, Watching};
 
-/// First wait before a watch is opened again is at most this: a restarted cell is missed for a second at most.
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-/// Later waits are at most this.
-const BACKOFF_MOST: Duration = Duration::from_secs(16);
-/// Shortest wait: full jitter may draw zero, and a refused connection answers in microseconds.
-const FLOOR: Duration = Duration::from_millis(100);
-/// A watch that lived this long was a lasting success. Longer than the longest wait, so that a cell that goes down again
-/// and again does not gather its clients in the first second (museum B77).
-const LASTING: Duration = Duration::from_secs(20);
+use pauses::{LASTING, Pauses};
 
 /// One region being followed.
 pub(crate) struct Following<P> {
@@ -38,6 +29,9 @@ pub(crate) struct Following<P> {
     published: bool,
     /// The state was just installed and does not know its age; the bookmark behind it does.
     unheard: bool,
+    /// The present watch has delivered something.
+    delivered: bool,
+    pauses: Pauses,
 }
 
 /// How a watch ended.
@@ -54,12 +48,23 @@ impl<P: FnMut(&View) + Send> Following<P> {
         watches: std::sync::Arc<Watches>,
         view: View,
         copies: Option<Copies>,
+        breaker: Option<BreakerLimits>,
         clock: Clock,
         publish: P,
     ) -> Self {
         let published = view.state().is_some();
-        let reader = Reader::default();
-        Self { watches, reader, view, copies, clock, publish, published, unheard: false }
+        Self {
+            watches,
+            reader: Reader::default(),
+            view,
+            copies,
+            clock,
+            publish,
+            published,
+            unheard: false,
+            delivered: false,
+            pauses: Pauses::new(breaker),
+        }
     }
 
     /// Follows until it is stopped.
@@ -71,16 +76,14 @@ impl<P: FnMut(&View) + Send> Following<P> {
     }
 
     async fn follow(&mut self) {
-        let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
         let mut restarted = None;
         let mut quiet = false;
         loop {
             let opened = self.clock.now();
             let end = self.watch_once(restarted).await;
-            if self.clock.now().since(opened) >= LASTING {
-                backoff.reset();
-                quiet = false;
-            }
+            let now = self.clock.now();
+            let lasted = now.since(opened);
+            quiet &= lasted < LASTING;
             let region = self.view.region();
             match end {
                 End::Broken(error) => {
@@ -100,11 +103,13 @@ impl<P: FnMut(&View) + Send> Following<P> {
             }
             // Once in a row is enough: the age tells the rest.
             quiet = true;
-            tokio::time::sleep(backoff.next(rand::random()).max(FLOOR)).await;
+            let pause = self.pauses.after(lasted, self.delivered, now, rand::random());
+            tokio::time::sleep(pause).await;
         }
     }
 
     async fn watch_once(&mut self, restarted: Option<&'static str>) -> End {
+        self.delivered = false;
         let since = if restarted.is_some() { None } else { self.view.position() };
         let mut watching = match self.watches.watch(self.view.region(), since).await {
             Ok(watching) => watching,
@@ -127,6 +132,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
                 }
                 Err(error) => return End::Broken(Some(error)),
             };
+            self.delivered = true;
             if let Next::Restart(reason) = self.take(&mut follower, event) {
                 return End::Restart(reason);
             }
@@ -159,6 +165,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use rollcall_model::{
         Incarnation, Instant, Position, Query, Region, Revision, Snapshot, State, Timestamp,
@@ -200,7 +207,7 @@ mod tests {
             let ordinal = view.position().map(|position| position.incarnation.ordinal());
             published.lock().unwrap().push((ordinal, view.age(Instant::default()).unwrap().as_secs()));
         };
-        let mut following = Following::new(watches, View::new(region()), None, clock, publish);
+        let mut following = Following::new(watches, View::new(region()), None, None, clock, publish);
         for ordinal in [1, 2] {
             let mut follower = Follower::new(None);
             for event in events(ordinal) {

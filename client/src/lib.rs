@@ -26,6 +26,7 @@
 #![deny(missing_docs)]
 
 mod background;
+mod cache;
 mod clock;
 mod disk;
 mod ejection;
@@ -43,6 +44,7 @@ mod resolver;
 mod role;
 mod transport;
 
+pub use cache::CacheProfile;
 pub use error::{CallError, StartError};
 pub use local_snapshot::{LocalSnapshot, RegionStatus};
 pub use memory::MemoryRegistry;
@@ -55,5 +57,6 @@ pub use resolver::{Candidate, Resolution};
 pub use role::{Agent, Tool};
 /// The words of the API: declarations, queries, registrations.
 pub use rollcall_model as model;
+pub use rollcall_model::BreakerLimits;
 pub use rollcall_model::ejection::{Called, Ejected, EjectedZone, EjectionLimits};
 pub use rollcall_model::resolve::{Outcome, Resolving};

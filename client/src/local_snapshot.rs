@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use rollcall_model::{Freshness, Instant, Position, Region, View};
 
+use crate::cache::CacheProfile;
+
 /// The states of the followed regions at one moment.
 #[derive(Clone, Debug)]
 pub struct LocalSnapshot {
     /// In the order they are asked, the own region first.
     views: Vec<View>,
-    age_max: Duration,
+    cache: CacheProfile,
 }
 
 /// How one region's state stands.
@@ -34,22 +36,22 @@ impl LocalSnapshot {
     /// The same with another state of one region.
     pub(crate) fn with(&self, view: &View) -> Self {
         let replaced = |old: &View| if old.region() == view.region() { view.clone() } else { old.clone() };
-        Self { views: self.views.iter().map(replaced).collect(), age_max: self.age_max }
+        Self { views: self.views.iter().map(replaced).collect(), cache: self.cache }
     }
 
     /// These states.
-    pub(crate) const fn of(views: Vec<View>, age_max: Duration) -> Self {
-        Self { views, age_max }
+    pub(crate) const fn of(views: Vec<View>, cache: CacheProfile) -> Self {
+        Self { views, cache }
     }
 
     pub(crate) const fn age_max(&self) -> Duration {
-        self.age_max
+        self.cache.age_max
     }
 
     pub(crate) fn regions(&self, now: Instant) -> Vec<RegionStatus> {
         let status = |view: &View| RegionStatus {
             region: view.region().clone(),
-            freshness: view.freshness(now),
+            freshness: Freshness::within(view.age(now), self.cache.stale_after),
             age: view.age(now),
             position: view.position().cloned(),
             count: view.state().map_or(0, rollcall_model::State::count),

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use rollcall_model::{Declaration, EjectionLimits, Region};
 
+use crate::cache::CacheProfile;
 use crate::error::StartError;
 
 /// Most URLs of one region's cell: a list to try in turn, not a fleet.
 const URLS_MAX: usize = 16;
-/// Hard limit on the age of what is resolved from (acceptance SNP-05).
-pub(crate) const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long [`Registry::connect`](crate::Registry::connect) waits for its own region: a start is not held up by a
 /// registry that is away.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
@@ -55,8 +54,8 @@ pub struct RegistryOptions {
     pub region: Region,
     /// Regions asked in this order when the own one has no candidate. Only these are followed.
     pub failover: Vec<Region>,
-    /// A state older than this is not resolved from. Default 24 h.
-    pub age_max: Duration,
+    /// How long what is known may be used. Default [`CacheProfile::LASTING`]: a day.
+    pub cache: CacheProfile,
     /// How long `connect` waits for the own region to be loaded before it returns all the same. Default 3 s.
     pub first_load: Duration,
     /// When an instance is avoided for a while because calls to it failed, as the caller
@@ -75,7 +74,7 @@ impl RegistryOptions {
             urls: urls.into_iter().map(Into::into).collect(),
             region,
             failover: Vec::new(),
-            age_max: AGE_MAX,
+            cache: CacheProfile::default(),
             first_load: FIRST_LOAD,
             ejection: Some(EjectionLimits::default()),
             directory: None,
@@ -86,6 +85,13 @@ impl RegistryOptions {
     #[must_use]
     pub fn with_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
+        self
+    }
+
+    /// With another rule for how long what is known may be used.
+    #[must_use]
+    pub const fn with_cache(mut self, cache: CacheProfile) -> Self {
+        self.cache = cache;
         self
     }
 
@@ -127,9 +133,9 @@ mod tests {
     #[test]
     fn cfg_01_the_defaults_are_the_ones_that_were_decided() {
         let own = Region::parse("us").unwrap();
-        let RegistryOptions { failover, age_max, first_load, ejection, directory, .. } =
+        let RegistryOptions { failover, cache, first_load, ejection, directory, .. } =
             RegistryOptions::new(["http://h:1"], own);
-        assert_eq!((age_max, first_load), (Duration::from_secs(86_400), Duration::from_secs(3)));
+        assert_eq!((cache.age_max, first_load), (Duration::from_secs(86_400), Duration::from_secs(3)));
         assert!(failover.is_empty() && directory.is_none() && ejection.is_some());
         let RegistrantOptions { declaration, kubernetes, heartbeat, .. } =
             RegistrantOptions::new(["http://h:1"], Declaration::default());

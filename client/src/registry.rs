@@ -12,13 +12,14 @@ use rollcall_model::{Called, Clock, EjectionLimits, Instant, Query, Reach, Regio
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::cache::CacheProfile;
 use crate::clock::clock;
 use crate::disk::Copies;
 use crate::ejection::Book;
 use crate::error::StartError;
 use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
-use crate::options::{AGE_MAX, RegistryOptions};
+use crate::options::RegistryOptions;
 use crate::pin::Pin;
 use crate::reading::Reading;
 use crate::resolver::Resolution;
@@ -82,7 +83,7 @@ impl Registry {
             copies.push(copy);
         }
         let current = Arc::new(Current {
-            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views.clone(), options.age_max)),
+            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views.clone(), options.cache)),
             changed: watch::Sender::new(()),
             ejections: options.ejection.map(Book::new),
         });
@@ -93,7 +94,8 @@ impl Registry {
                 let (current, clock) = (Arc::clone(&current), clock.clone());
                 move |view: &View| current.publish(view, clock.now())
             };
-            let following = Following::new(Arc::clone(&watches), view, copies, clock.clone(), publish);
+            let (watches, breaker) = (Arc::clone(&watches), options.cache.breaker);
+            let following = Following::new(watches, view, copies, breaker, clock.clone(), publish);
             // Ends by the token, which goes with the last handle.
             tokio::spawn(following.run(stop.clone()));
         }
@@ -114,7 +116,7 @@ impl Registry {
     pub fn offline(views: Vec<View>) -> Self {
         let limits = EjectionLimits::default();
         let current = Arc::new(Current {
-            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views, AGE_MAX)),
+            snapshot: ArcSwap::from_pointee(LocalSnapshot::of(views, CacheProfile::default())),
             changed: watch::Sender::new(()),
             ejections: Some(Book::new(limits)),
         });

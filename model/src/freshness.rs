@@ -45,10 +45,16 @@ impl Freshness {
     /// The word for an age; `None` is a state that was never loaded.
     #[must_use]
     pub fn of(age: Option<Duration>) -> Self {
+        Self::within(age, limits::BEHIND_AGE)
+    }
+
+    /// The same where a state is called stale from another age on.
+    #[must_use]
+    pub fn within(age: Option<Duration>, stale_after: Duration) -> Self {
         match age {
             None => Self::NotLoaded,
             Some(age) if age < limits::CURRENT_AGE => Self::Current,
-            Some(age) if age < limits::BEHIND_AGE => Self::Behind,
+            Some(age) if age < stale_after => Self::Behind,
             Some(_) => Self::Stale,
         }
     }

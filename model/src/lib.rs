@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod backoff;
 pub mod body;
+pub mod breaker;
 pub mod capability;
 pub mod card;
 pub mod change;
@@ -50,6 +51,7 @@ pub mod watch;
 
 pub use admission::{AddressShare, Admission, AdmissionLimits, NotAdmitted, Rate};
 pub use backoff::{Backoff, jittered};
+pub use breaker::{BreakerLimits, RegistryBreaker};
 pub use capability::{Capability, CapabilityName, Skill};
 pub use card::Card;
 pub use change::{Actor, Bookmark, Change, Delta, Removal, RemovalReason};

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rollcall_client::model::{Lifecycle, Query};
-use rollcall_client::{Outcome, Registry, RegistryOptions};
+use rollcall_client::model::{Freshness, Lifecycle, Query, Timestamp};
+use rollcall_client::{CacheProfile, Outcome, Registry, RegistryOptions};
+use rollcall_proto::disk;
 
 use crate::cell::{Call, Cell, DEADLINE, region};
 
@@ -94,4 +95,44 @@ async fn b41_the_copy_on_disk_is_the_floor_of_what_is_known() {
     lagging.put("us", "ops/mail/3");
     let caught_up = second.until(|snapshot| snapshot.views()[0].state().unwrap().count() == 3);
     tokio::time::timeout(DEADLINE, caught_up).await.expect("it caught up");
+}
+
+/// What a process finds that starts while the registry is away, by the age of its copy in seconds.
+async fn found_at(age: i64, cache: CacheProfile) -> (Outcome, Freshness) {
+    let directory = tempfile::tempdir().unwrap();
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    cell.load("eu", 1, &[]);
+    let first = Registry::connect(options(serving.url(), directory.path(), DEADLINE)).await.unwrap();
+    saved(directory.path()).await;
+    let url = serving.url();
+    drop(first);
+    drop(serving);
+    let path = directory.path().join("us.state");
+    let mut copy = disk::decode(&std::fs::read(&path).unwrap()).unwrap();
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    copy.saved_at = Timestamp(i64::try_from(wall.as_millis()).unwrap() - age * 1_000);
+    std::fs::write(&path, disk::encode(&copy)).unwrap();
+    let options = options(url, directory.path(), Duration::ZERO).with_failover([]).with_cache(cache);
+    let second = Registry::connect(options).await.unwrap();
+    (mail(&second).0, second.regions()[0].freshness)
+}
+
+#[tokio::test]
+async fn snp_08_an_entry_lives_for_five_minutes_or_the_cache_is_off() {
+    let five = CacheProfile::FIVE_MINUTES;
+    assert_eq!(found_at(270, five).await, (Outcome::Found, Freshness::Stale));
+    assert_eq!(found_at(301, five).await.0, Outcome::TooOld);
+    assert_eq!(found_at(10, CacheProfile::OFF).await.0, Outcome::TooOld);
+    assert_eq!(found_at(301, CacheProfile::default()).await, (Outcome::Found, Freshness::Stale));
+}
+
+#[tokio::test]
+async fn snp_09_it_is_fresh_for_five_minutes_and_used_for_fifteen() {
+    let outage = CacheProfile::LONG_OUTAGE;
+    assert_eq!(found_at(270, outage).await, (Outcome::Found, Freshness::Behind));
+    assert_eq!(found_at(301, outage).await, (Outcome::Found, Freshness::Stale));
+    assert_eq!(found_at(870, outage).await, (Outcome::Found, Freshness::Stale));
+    assert_eq!(found_at(901, outage).await.0, Outcome::TooOld);
 }
