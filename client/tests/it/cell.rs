@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rollcall_client::model::declaration::RawEndpoint;
+use rollcall_client::model::declaration::{RawCapability, RawEndpoint};
 use rollcall_client::model::{
     self, Change, Clock, Code, Cursor, Declaration, Declared, Delta, Epoch, Event, Incarnation, Lifecycle,
     Owned, Position, Query, Region, Registration, Revision, Snapshot, State, Timestamp, View,
@@ -373,7 +373,9 @@ pub(crate) fn declaration(id: &str) -> Declaration {
 }
 
 fn registration(id: &str, lifecycle: Lifecycle, ordinal: u16, revision: u64) -> Registration {
-    let declared = Declared::check(declaration(id), String::new).unwrap();
+    let capability = RawCapability { name: "mail:send:v1".into(), ..RawCapability::default() };
+    let declaration = Declaration { capabilities: vec![capability], ..declaration(id) };
+    let declared = Declared::check(declaration, String::new).unwrap();
     let owned = Owned { lifecycle, ..Owned::of(&declared) };
     let epoch = Epoch::new(ordinal, Revision(revision));
     Registration {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollcall_client::model::{Instant, Lifecycle, Query};
+use rollcall_client::model::{CapabilityName, Instant, Lifecycle, Query};
 use rollcall_client::{LocalSnapshot, Outcome, Registry, RegistryOptions};
 
 use crate::cell::{Call, Cell, DEADLINE, region};
@@ -52,6 +52,24 @@ async fn the_own_region_answers_first_and_others_in_order() {
     assert_eq!(found(&registry, "bill"), (Outcome::Found, vec!["eu:2".into()]));
     assert_eq!(found(&registry, "sms"), (Outcome::Found, vec!["ap:3".into()]));
     assert_eq!(found(&registry, "fax"), (Outcome::None, Vec::new()));
+}
+
+#[tokio::test]
+async fn res_11_a_second_provider_of_a_capability_is_found_by_the_same_query() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &[])).await.unwrap();
+    let name = CapabilityName::parse("mail:send:v1").unwrap();
+    let query = Query { capabilities: vec![name], ..Query::default() };
+    let providers = || {
+        let found = registry.resolve(&query).candidates;
+        found.iter().map(|one| one.registration.declared.id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(providers(), ["ops/mail/1"]);
+    cell.put("us", "sales/post/1");
+    until(&registry, "the second one", |snapshot| count(snapshot, 0) == 2).await;
+    assert_eq!(providers(), ["ops/mail/1", "sales/post/1"]);
 }
 
 #[tokio::test]
