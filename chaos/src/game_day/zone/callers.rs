@@ -1,7 +1,7 @@
 //! The zone's callers: each resolves by the SDK and calls what it found, all the time.
 //!
-//! A caller tells the SDK what became of each call, which leaves out for a while what failed again and again; of the
-//! rest it takes any that is not overdue.
+//! A caller tells the SDK what became of each call, which leaves out for a while what failed again and again, and whole
+//! zones that fail while others answer; of the rest it takes any that is not overdue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -177,10 +177,13 @@ impl Caller {
     }
 }
 
-/// Any of those that are not overdue; or else any at all.
+/// The one that is to be tried again; or else any of those that are not overdue; or else any at all.
 fn choose<'a>(candidates: &'a [Candidate], chance: &mut StdRng) -> Option<&'a Candidate> {
     let in_time: Vec<_> =
         candidates.iter().filter(|candidate| !candidate.registration.owned.overdue).collect();
+    if let Some(probe) = in_time.iter().copied().find(|candidate| candidate.is_probe) {
+        return Some(probe);
+    }
     let any: Vec<_> = candidates.iter().collect();
     let from = if in_time.is_empty() { any } else { in_time };
     let place = (!from.is_empty()).then(|| chance.random_range(0..from.len()))?;
