@@ -38,11 +38,14 @@ const CANNOT: u8 = 2;
 /// Ended early.
 const INTERRUPTED: u8 = 130;
 
-/// Plays a scenario in a world of its own: `game-day SCENARIO [SEED]`.
+/// Plays a scenario in a world of its own: `game-day SCENARIO [SEED]`; without one it lists them.
 pub async fn begin(arguments: &[String], say: fn(&str)) -> ExitCode {
     let Some(name) = arguments.first() else {
-        say(&format!("usage: {VERB} SCENARIO [SEED]; there are {}", names().join(", ")));
-        return ExitCode::from(CANNOT);
+        say(&format!("{VERB} SCENARIO [SEED]; there are:"));
+        for name in names() {
+            say(&read(&name).map_or_else(|why| why, |scenario| format!("  {name:<28} {}", scenario.shows)));
+        }
+        return ExitCode::SUCCESS;
     };
     let missing = match read(name) {
         Ok(_) => sealed::missing(),
