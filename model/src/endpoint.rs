@@ -57,7 +57,7 @@ impl Endpoint {
             return Err("the URL has no host".into());
         }
         // Other schemes than http keep an IP address as text, so it is read here for all alike.
-        match bare.parse::<std::net::IpAddr>() {
+        match bare.parse::<std::net::IpAddr>().map(|address| address.to_canonical()) {
             Ok(address) if address.is_unspecified() => Err(format!(
                 "{bare} is where the agent listens, not where a caller finds it: give a reachable host"
             )),
@@ -124,6 +124,8 @@ mod tests {
             "10.0.0.1:80",
             "ftp://h/x",
             "http://0.0.0.0:80",
+            "http://[::ffff:0.0.0.0]:80",
+            "http://[::ffff:224.0.0.1]:80",
             "grpc://0.0.0.0:80",
             "http://[::]:80",
             "http://a b/",

@@ -1,6 +1,6 @@
 //! I06: the dead go in time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Rules, Verdict};
@@ -28,15 +28,17 @@ struct Excuse {
 
 /// Whoever gave no sign of life for a lease is gone a sweep and five seconds later, unless the store or the keeper was
 /// away, a new keeper gave its grace, or the guard held meanwhile; then as long after that. What would be due after
-/// `until`, the end of the traffic, is not judged.
+/// `until`, the end of the traffic, is not judged; nor is an instance that none of these calls was about, because nobody
+/// here knows whether its owner lives.
 #[must_use]
 pub fn the_dead_go(origin: &Origin, ops: &[Op], calm: &[Sight], until: Duration, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::of("I06");
     let signs = signs(ops);
+    let known: BTreeSet<&str> = ops.iter().map(|op| op.id.as_str()).collect();
     let excuses = excuses(origin, calm);
     let allowed = SWEPT + rules.tap_delay;
     let mut excused = 0;
-    for standing in &origin.standings {
+    for standing in origin.standings.iter().filter(|standing| known.contains(standing.id.as_str())) {
         let sign = signs.get(&(standing.id.as_str(), standing.epoch)).copied().unwrap_or_default();
         let lapses = standing.from.at.max(sign).saturating_add(standing.lease);
         let gone = standing.until.as_ref().map(|(moment, _)| moment.at);

@@ -259,11 +259,13 @@ fn i06_a_hold_and_a_new_keeper_excuse_the_dead_that_stay_and_no_longer_than_they
     };
     let mut plant = kept(80);
     plant.registered(10, "a/b/1", "t1");
+    plant.register(10, "a/b/1", "t1", Outcome::Registered(ONE | 10));
     // Held up to 39.5, so due at 45.5.
     assert_eq!(the_dead(&plant, &hold(12, 40), 45), Vec::<String>::new());
     assert_eq!(the_dead(&plant, &hold(12, 40), 46).len(), 1);
     let mut plant = kept(12);
     plant.registered(10, "a/b/1", "t1");
+    plant.register(10, "a/b/1", "t1", Outcome::Registered(ONE | 10));
     plant.at(29).put("keeper/b", Vec::new(), 1);
     for second in 30..80 {
         plant.beat(second, 29);
