@@ -1,6 +1,9 @@
 //! What is left in the store.
 
+use std::time::Duration;
+
 use rollcall_tests::agents::agent;
+use rollcall_tests::eventually::eventually;
 use rollcall_tests::stage::{REGION, Shape, Stage};
 
 /// B81: leases and keys of the store leaked, one for each write, until it was full.
@@ -8,6 +11,11 @@ use rollcall_tests::stage::{REGION, Shape, Stage};
 async fn b81_the_store_holds_a_key_for_each_living_instance_and_no_lease_for_any() {
     let stage = Stage::up(&Shape { members: 1, cells: 1, ..Shape::default() }).await;
     let cell = stage.http(0);
+    // A process is ready when it can be asked; its first write may still have to wait for the store.
+    eventually("the store is reached", Duration::from_secs(30), || async {
+        cell.register(&agent("museum/leak/0", "museum:be:v1")).await.map(|_| ())
+    })
+    .await;
     let mut registrations = 0;
     for round in 0..3 {
         for n in 0..30 {
