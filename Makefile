@@ -49,6 +49,4 @@ game-day: ## a failure on purpose, on real processes in networks of their own, w
 bench: ## every figure that the documents claim, with machine, load and spread; ARGS picks: list restart dev
 	@infra/install.sh bench
 	cargo build --release -p rollcall -p rollcall-bench
-	@for figure in $(or $(ARGS),catchup dark dev leases registrations register-latency mass-expiry renewals overload \
-	    restart resolve list reconnect snapshot visible watch); do \
-	  $(or $(CARGO_TARGET_DIR),target)/release/$$figure || exit 1; echo; done
+	@exec $(or $(CARGO_TARGET_DIR),target)/release/rollcall-bench $(ARGS)

@@ -8,6 +8,7 @@
 
 pub mod bare;
 pub mod fields;
+pub mod figures;
 pub mod fleet;
 pub mod nacos;
 pub mod offered;

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::session::{Session, small};
 use etcd_client::{Client, GetOptions};
-use rollcall_bench::session::{Session, small};
 use rollcall_proto::v1::renew_request::Item;
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
@@ -13,7 +13,7 @@ use rollcall_proto::v1::{RegisterRequest, UpdateRequest};
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
-use crate::{CHANGES, PER_SECOND};
+use super::{CHANGES, PER_SECOND};
 
 /// Longest time that is written for.
 const WRITING: Duration = Duration::from_secs(6);

@@ -1,20 +1,13 @@
 //! Fenced registrations a second through a cell into one etcd, beside etcd's own rate of one compare-and-put
 //! transaction each. The two take turns against the same etcd. Goal: ≥ 2.5 times.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, spread};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, spread};
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
 
@@ -25,8 +18,7 @@ const CONNECTIONS: usize = 8;
 /// Bytes of one raw value: what a small registration takes in the store.
 const VALUE: usize = 200;
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "fenced registrations/s through a cell beside raw compare-and-put, one etcd, {CALLERS} callers on {CONNECTIONS} connections"
     );
@@ -64,7 +56,6 @@ async fn main() {
         if round == 0 {
             continue; // the first round warms both up
         }
-        #[allow(clippy::cast_precision_loss)]
         let cpu = (cell.0 as f64 / cell_cpu) / (raw.0 as f64 / raw_cpu);
         println!(
             "round {round}: cell {:.0}/s ({} failed), raw {:.0}/s ({} failed), ratio {:.2}; per CPU-second of the servers {cpu:.2}; group of {group:.1}; CPU µs each: etcd {:.0} + cell {:.0}, raw {:.0}; load {}",
@@ -137,7 +128,6 @@ async fn head(client: &mut Client) -> i64 {
 }
 
 /// Calls as fast as the answers come for a round: how many succeeded, their rate, how many failed.
-#[allow(clippy::cast_precision_loss)]
 async fn measure<F, Fut>(call: F) -> (u64, f64, u64)
 where
     F: Fn(usize, u64) -> Fut,

@@ -4,13 +4,6 @@
 //!
 //! The client is a process of its own for each round, with the system's allocator as any user's. The pages of etcd are
 //! only received: whoever would use them still had to read the records in them.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
@@ -18,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::fleet::fleet;
+use crate::region::Region;
+use crate::{cpu_time, load, machine, quantile, resident_mib, spread};
 use etcd_client::{Client, GetOptions};
-use rollcall_bench::fleet::fleet;
-use rollcall_bench::region::Region;
-use rollcall_bench::{cpu_time, load, machine, quantile, resident_mib, spread};
 use rollcall_client::{Registry, RegistryOptions};
 use rollcall_model::resolve::{Asked, everybody, resolve};
 use rollcall_model::{
@@ -45,8 +38,7 @@ const ETCD_PAGE: i64 = 10_000;
 const PAGE: usize = 4_000;
 const CHANGES: usize = 20_000;
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+pub(super) fn run(arguments: &[String]) {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["client", url, count] => client(url, count.parse().expect("a number")),
         ["pages", count, path] => write_pages(count.parse().expect("a number"), path),
@@ -79,7 +71,11 @@ fn all() {
 /// Runs this program again, so that its memory is its own.
 fn child(arguments: &[&str]) -> String {
     let program = std::env::current_exe().expect("this program");
-    let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
+    let output = std::process::Command::new(program)
+        .args(["part-of", "snapshot"])
+        .args(arguments)
+        .output()
+        .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
@@ -192,7 +188,7 @@ async fn fill(region: &Region, from: usize, to: usize) {
 }
 
 fn request(n: usize) -> SessionRequest {
-    let one = rollcall_bench::fleet::registration(n, CAPABILITIES);
+    let one = crate::fleet::registration(n, CAPABILITIES);
     let wire = convert::registration::declared(&one.declared);
     let request = RegisterRequest {
         id: wire.id,

@@ -5,21 +5,15 @@
 //! A correct answer is a list of one agent that names all its five instances. That nothing is lost is judged by its
 //! owners: every one of the 10,000 is then counted, and renewed by the epoch it had. Goals: ≤ 0.5 s with the store up,
 //! ≤ 0.2 s from disk, 0 lost.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use rollcall_bench::nacos::Nacos;
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, spread};
+use crate::nacos::Nacos;
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, spread};
 use rollcall_proto::v1::renew_request::Item;
 
 const ROUNDS: usize = 5;
@@ -29,8 +23,7 @@ const EACH: usize = 5;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!("a cell killed with {REGISTERED} registered: from its start to the first correct answer");
     println!("{}", machine());
     let region = Region::up();

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::fields::fields;
+use crate::quantile;
+use crate::receiver::Receiver;
+use crate::region::Region;
 use prost::Message as _;
-use rollcall_bench::fields::fields;
-use rollcall_bench::quantile;
-use rollcall_bench::receiver::Receiver;
-use rollcall_bench::region::Region;
 use rollcall_proto::v1::WatchRequest;
 
-use crate::writers::{Acknowledged, PREFIX};
-use crate::{CHANGES, CONNECTIONS, Measured};
+use super::writers::{Acknowledged, PREFIX};
+use super::{CHANGES, CONNECTIONS, Measured};
 
 /// Longest wait for the last watcher.
 const DRAIN: Duration = Duration::from_secs(60);

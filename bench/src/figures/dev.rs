@@ -1,15 +1,14 @@
 //! `rollcall dev`: time from its start to `ready`, and resident memory with three regions and twelve agents.
 //! Goals: ≤ 1 s, ≤ 120 MB.
-#![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::time::Duration;
 
-use rollcall_bench::{load, machine, resident_mib, spread};
+use crate::{load, machine, resident_mib, spread};
 use rollcall_tests::dev::Dev;
 
 const ROUNDS: usize = 5;
 
-fn main() {
+pub(super) fn run() {
     println!("rollcall dev, three regions, twelve agents");
     println!("{}", machine());
     let (mut ready, mut at_ready, mut later) = (Vec::new(), Vec::new(), Vec::new());

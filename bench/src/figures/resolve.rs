@@ -2,21 +2,14 @@
 //! plus index over the same registrations; they take turns. Goals: ≤ 2 × the bare one, ≤ 60 and 110 ns, and two
 //! threads ≥ 1.8 × one. Twice each: 1,000 capabilities that many have, and one capability for every ten instances, where
 //! nearly every look-up misses the processor's caches.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use rollcall_bench::fleet::fleet;
-use rollcall_bench::{load, machine, spread};
+use crate::fleet::fleet;
+use crate::{load, machine, spread};
 use rollcall_client::Registry;
 use rollcall_model::{CapabilityName, Heard, Lifecycle, Position, Query, Reach, Region, Registration, View};
 use rollcall_model::{Incarnation, Revision, Snapshot, State, Timestamp};
@@ -127,7 +120,7 @@ fn figures(many: usize, words: usize, goal: f64) {
     println!("  two threads to one       {}  (goal 1.8)", spread(&scale, 2));
 }
 
-fn main() {
+pub(super) fn run() {
     println!("resolve by capability to the first candidate, min / median / max of {ROUNDS} rounds");
     println!("{}", machine());
     for (many, goal) in [(100_000, 60.0), (1_000_000, 110.0)] {

@@ -3,19 +3,13 @@
 //! Each registration in us-east is timed from its acknowledgement until eu-west's cell tells it on a watch. Beside it, in
 //! turn, the bare way on the same etcd and broker: put → etcd's watch → produce → consume. Then the same with 50 ms each
 //! way between broker and eu-west. Goals: p99 ≤ 100 ms and ≤ 3 × the bare way; over the long way one round trip more.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rollcall_bench::pair::Pair;
-use rollcall_bench::{bare, load, machine, quantile, spread};
+use crate::pair::Pair;
+use crate::{bare, load, machine, quantile, spread};
 use rollcall_tests::agents::agent;
 
 const CHANGES: usize = 10_000;
@@ -23,8 +17,7 @@ const PER_SECOND: u64 = 1_000;
 const ROUNDS: usize = 5;
 const DELAY: Duration = Duration::from_millis(50);
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "change acknowledged in us-east → told by eu-west's cell, {PER_SECOND} changes/s, {CHANGES} a round, beside \
          put → watch → produce → consume"

@@ -3,23 +3,16 @@
 //! The two take turns on one etcd. Changes are updates of registrations over sessions, or puts of values as long as
 //! those. A change is timed when its writer has its acknowledgement, and for each watcher when the message came that
 //! reaches its revision. Deliveries are changes times watchers, counted from what came. The reader is no full client: it
-//! reads revisions and counts changes in the bytes ([`rollcall_bench::receiver`]). Goals: p99 with 100 watchers ≤ 2 ×
+//! reads revisions and counts changes in the bytes ([`crate::receiver`]). Goals: p99 with 100 watchers ≤ 2 ×
 //! etcd's and ≤ 25 ms; with 1,000 deliveries per CPU-second ≥ 5 × etcd's, at a p99 ≤ 50 ms.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 mod watching;
 mod writers;
 
 use std::time::{Duration, Instant};
 
-use rollcall_bench::region::Region;
-use rollcall_bench::{cpu_time, load, machine, spread};
+use crate::region::Region;
+use crate::{cpu_time, load, machine, spread};
 
 use watching::{By, Watching};
 use writers::{CellWriter, EtcdWriter};
@@ -48,8 +41,7 @@ struct Measured {
     own: f64,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "{PER_SECOND} changes/s told to {WATCHERS:?} watchers on {CONNECTIONS} connections, {CHANGES} changes a measurement; p50 / p99"
     );

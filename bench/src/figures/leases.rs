@@ -1,17 +1,10 @@
 //! The keeper's leases: what a second of a region with a million of them costs, and what one takes in memory. Pure, no
 //! process beside it. Goals: a sweep ≤ 2 ms of processor time a second, no pause over 1 ms.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_bench::{load, machine, resident_mib, spread};
+use crate::{load, machine, resident_mib, spread};
 use rollcall_model::sweep::sweep;
 use rollcall_model::{
     Change, Deadlines, Declaration, Declared, Epoch, ExpiryGuard, GuardLimits, Holder, InstanceId, Instant,
@@ -24,7 +17,7 @@ const SECONDS: u64 = 60;
 /// Every ten seconds each lease is renewed.
 const BEAT: usize = 10;
 
-fn main() {
+pub(super) fn run() {
     println!("one sweep a second over {LEASES} leases, all renewed every {BEAT} s, {SECONDS} s of them");
     println!("{}", machine());
     let before = resident_mib(std::process::id());

@@ -4,22 +4,15 @@
 //! All in the same shape: 32 connections, one call in flight on each, another agent each time; they take turns. In Redis an
 //! agent is a hash of its instances, each as our answer writes it, read by one command. Goals: ≥ 3 × r-nacos, and no
 //! dearer than Redis.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rollcall_bench::nacos::Nacos;
-use rollcall_bench::plain::{self, Call, Plain};
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{cpu_time, load, machine, spread};
+use crate::nacos::Nacos;
+use crate::plain::{self, Call, Plain};
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{cpu_time, load, machine, spread};
 use serde_json::Value;
 
 const ROUNDS: usize = 5;
@@ -29,8 +22,7 @@ const AGENTS: usize = 2_000;
 /// Instances of each agent.
 const EACH: [usize; 2] = [5, 50];
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "lists of one of {AGENTS} agents over HTTP, per CPU-second of the server, {CONNECTIONS} connections x 1 in flight"
     );

@@ -3,21 +3,15 @@
 //! An open loop: calls are due at a steady rate and timed from when they were due until their answer is here. The two take
 //! turns on one etcd. Registrations go over sessions as the SDK's do, each with an id of its own; puts have keys and values
 //! as long. Goal: p50 and p99 ≤ 3 × etcd's.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::offered::offer;
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, quantile, spread};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
-use rollcall_bench::offered::offer;
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, quantile, spread};
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
 use tokio::task::JoinSet;
@@ -40,8 +34,7 @@ struct Measured {
     cpu: (f64, f64),
 }
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "registrations beside compare-and-put, {PER_SECOND}/s offered to each in turn, {CALLS} calls, {CONNECTIONS} connections; from due to answered"
     );

@@ -2,17 +2,11 @@
 //!
 //! The broker and every process of eu-west are frozen, so that their connections stay open and nothing answers on them.
 //! Calm and dark take turns on the same cell. Goal: p99 ≤ 1.5 × of the calm, and no error.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::time::{Duration, Instant};
 
-use rollcall_bench::pair::Pair;
-use rollcall_bench::{load, machine, quantile, resident_mib, spread};
+use crate::pair::Pair;
+use crate::{load, machine, quantile, resident_mib, spread};
 use rollcall_tests::agents::agent;
 use tokio::task::JoinSet;
 
@@ -21,8 +15,7 @@ const PER_SECOND: u64 = 200;
 const ROUNDS: usize = 5;
 const FROZEN: [&str; 4] = ["kafka", "eu-west/replicator", "eu-west/cell", "eu-west/etcd"];
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "register in us-east at {PER_SECOND}/s, {CHANGES} a round: calm, and with kafka and eu-west frozen"
     );

@@ -3,24 +3,17 @@
 //! Each has a connection of its own. While they are away there are changes, so that each is owed a delta. They come back
 //! all together, and the last one to be told of the last change ends the measurement. None may be given a snapshot, as the
 //! history covers what they missed. Goal: all current ≤ 5 s.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use crate::fields::{Field, fields};
+use crate::receiver::Receiver;
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, quantile, resident_mib, spread};
 use prost::Message as _;
-use rollcall_bench::fields::{Field, fields};
-use rollcall_bench::receiver::Receiver;
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, quantile, resident_mib, spread};
 use rollcall_model::Epoch;
 use rollcall_proto::v1::watch_response::Event;
 use rollcall_proto::v1::{Position, WatchRequest, WatchResponse};
@@ -35,8 +28,7 @@ const THREADS: usize = 2;
 /// Longest wait for one of them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "{WATCHERS} watchers of {REGISTERED} registrations reconnect at once, {MISSED} changes behind, each on a connection of its own"
     );

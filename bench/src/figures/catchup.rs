@@ -4,18 +4,11 @@
 //! from its start until it calls the view current and holds them all. Goal 2 s. Then Kafka is frozen while us-east makes
 //! 60,000 changes, as ten minutes at 100 a second would: timed from its return until eu-west's cell holds what us-east's
 //! does. Goal 5 s, with the publisher's memory no larger than before by more than its window.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::time::Instant;
 
-use rollcall_bench::pair::{Pair, status};
-use rollcall_bench::{load, machine, resident_mib, spread};
+use crate::pair::{Pair, status};
+use crate::{load, machine, resident_mib, spread};
 use rollcall_tests::agents::agent;
 use rollcall_tests::http::Http;
 use tokio::task::JoinSet;
@@ -26,8 +19,7 @@ const ROUNDS: usize = 3;
 /// Calls under way: as fast as the cell takes them.
 const UNDER_WAY: usize = 64;
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!("views of {INSTANCES} instances from nothing, and after {PILED} changes that piled up");
     println!("{}", machine());
     let pair = Pair::up().await;

@@ -1,22 +1,15 @@
 //! Renewals per CPU-second of the server: a cell's session with one and with twenty renewals a message, beside etcd's
 //! lease keepalive and, where it is installed, r-nacos' beat. All in the same shape: 32 connections, one message in
 //! flight on each; they take turns. Goals: one a message ≥ 3 × etcd and ≥ 5 × r-nacos; twenty ≥ 20 × etcd.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use crate::nacos::{Beat, Nacos};
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{cpu_time, load, machine, spread};
 use etcd_client::Client;
-use rollcall_bench::nacos::{Beat, Nacos};
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{cpu_time, load, machine, spread};
 use rollcall_proto::v1::renew_request::Item;
 
 const ROUNDS: usize = 6;
@@ -78,8 +71,7 @@ impl Connection for Beat {
     }
 }
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "renewals per CPU-second of the server, {CONNECTIONS} connections x 1 message in flight, {} registrations",
         CONNECTIONS * EACH

@@ -3,23 +3,16 @@
 //! Admission is as it comes, only that one address may have all of it. Each renewal is a message of its own, due by an open
 //! loop, and in time when it is answered within a registrant's patience. An independent tap on etcd sees whether any of
 //! the known fleet is removed. Goals: ≥ 99.9 % of renewals in time, none of the fleet expired.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::offered::offer;
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, quantile};
 use etcd_client::{Client, EventType, WatchOptions};
-use rollcall_bench::offered::offer;
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, quantile};
 use rollcall_proto::v1::RenewRequest;
 use rollcall_proto::v1::renew_request::Item;
 use rollcall_proto::v1::renew_response::result::Outcome;
@@ -47,8 +40,7 @@ const ADMISSION: [(&str, &str); 3] = [
     ("ROLLCALL_ADMISSION__RENEWALS_PER_SECOND", "50000"),
 ];
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "{NEWCOMERS} new registrations/s offered where 1000/s are admitted, beside {RENEWALS} renewals/s of {FLEET} known ones with leases of {LEASE} s, {SECONDS} s a round"
     );

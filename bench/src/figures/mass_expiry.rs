@@ -4,21 +4,14 @@
 //! An independent tap on etcd sees each key go; one that goes before its last renewal plus its lease was expired early,
 //! and ends the bench. The rate is counted from the first moment at which a lease may lapse to the last removal. Goal:
 //! ≥ 20 × etcd's.
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench fails by panicking and prints"
-)]
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::region::Region;
+use crate::session::{Session, small};
+use crate::{load, machine, spread};
 use etcd_client::{Client, EventType, PutOptions, WatchOptions};
-use rollcall_bench::region::Region;
-use rollcall_bench::session::{Session, small};
-use rollcall_bench::{load, machine, spread};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::StreamExt as _;
 use tonic::Request;
@@ -55,8 +48,7 @@ struct Lost {
     cpu: (f64, f64),
 }
 
-#[tokio::main]
-async fn main() {
+pub(super) async fn run() {
     println!(
         "{LEASES} leases of {} s lost at once, guard set to allow it, beside etcd's own",
         LEASE.as_secs()
