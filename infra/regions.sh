@@ -98,10 +98,14 @@ do_down() {
   done
   end 20 "${first[@]}" || die 1 "not all of $run_dir could be ended; status tells"
   end 20 "${last[@]}" || die 1 "not all of $run_dir could be ended; status tells"
-  [ "$wipe" = yes ] || return 0
+  if [ "$wipe" != yes ]; then
+    say "all of $run_dir has ended; its data is kept, and \`up\` goes on from it"
+    return 0
+  fi
   # By name, not the whole folder: it may be one that holds other things as well.
   for name in kafka "${regions[@]}" base-port bin .lock; do rm -rf "${run_dir:?}/$name"; done
   rmdir "$run_dir" 2>/dev/null || :
+  say "all of $run_dir has ended, and its data is removed"
 }
 
 do_status() {

@@ -274,6 +274,14 @@ impl CellConfig {
         found.0
     }
 
+    /// As [`Self::faults`]; also what only a process of its own must not say.
+    #[must_use]
+    pub fn faults_alone(&self) -> Vec<Unusable> {
+        let mut found = Faults(self.faults());
+        found.unless("data_dir", !self.data_dir.as_os_str().is_empty(), "it must name a directory");
+        found.0
+    }
+
     fn check_views(&self, found: &mut Faults) {
         let mut seen = vec![self.region.as_str()];
         for (at, view) in self.view.iter().enumerate() {
@@ -283,12 +291,8 @@ impl CellConfig {
                 found.add(&key, format!("{} is the own region or stands there twice", view.region));
             }
             seen.push(&view.region);
-            let is_url = |source: &&str| {
-                source.contains("://")
-                    && tonic::transport::Endpoint::from_shared((*source).to_owned()).is_ok()
-            };
-            if let Some(source) = view.sources().find(|source| !is_url(source)) {
-                let why = format!("{source:?} is no URL, as in http://127.0.0.1:7500");
+            if let Some(source) = view.sources().find(|source| !listen::is_http_url(source)) {
+                let why = format!("{source:?} is no http URL, as in http://127.0.0.1:7500");
                 found.add(&format!("view.{at}.source"), why);
             }
         }
@@ -325,8 +329,11 @@ impl StoreConfig {
             found.add("store.history_seconds", format!("it is from {least} to {most} seconds"));
         }
         for endpoint in &self.endpoints {
-            if endpoint.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).is_none() {
-                found.add("store.endpoints", format!("{endpoint:?} is no URL, as in http://127.0.0.1:2379"));
+            if !listen::is_http_url(endpoint) {
+                found.add(
+                    "store.endpoints",
+                    format!("{endpoint:?} is no http URL, as in http://127.0.0.1:2379"),
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `rollcall doctor`: asks a cell, and a replicator if one is named, what is wrong and says what to do next.
 //!
 //! Promises: it only reads; each finding has a verdict, what was seen, and unless all is well the next step. It ends
-//! with 1 when anything fails. It never guesses: what could not be asked is said to be so.
+//! with 5 when a process does not answer, and with 1 when anything else fails. It never guesses: what could not be asked is said to be so.
 
 mod cell;
 mod check;
@@ -23,23 +23,29 @@ use crate::table::table;
 use self::check::{Check, Verdict};
 
 pub(crate) async fn doctor(url: &str, output: Output, replicators: &[String]) -> Shown {
-    let mut checks = match Asked::of(url).await {
-        Ok(asked) => cell::judge(&asked),
-        Err(failure) => return show(output, Err(failure), |_| Told::default()),
-    };
-    for url in replicators {
+    let (mut checks, mut is_silent) = (Vec::new(), false);
+    let processes = std::iter::once((url, cell::judge as fn(&Asked) -> Vec<Check>))
+        .chain(replicators.iter().map(|url| (url.as_str(), replicator::judge as _)));
+    for (url, judge) in processes {
         match Asked::of(url).await {
-            Ok(asked) => checks.extend(replicator::judge(&asked)),
+            Ok(asked) => {
+                is_silent |= asked.answers.as_ref().is_err_and(|failure| failure.exit == Exit::Unavailable);
+                checks.extend(judge(&asked));
+            }
             Err(failure) => return show(output, Err(failure), |_| Told::default()),
         }
     }
-    shown(output, &checks)
+    shown(output, &checks, is_silent)
 }
 
-fn shown(output: Output, checks: &[Check]) -> Shown {
+fn shown(output: Output, checks: &[Check], is_silent: bool) -> Shown {
     let body = json!({ "checks": checks }).to_string();
-    let exit =
-        if checks.iter().any(|check| check.verdict == Verdict::Fail) { Exit::Failed } else { Exit::Done };
+    // Nobody there ends as it does for every verb; what else failed was told by somebody who is.
+    let exit = match checks.iter().any(|check| check.verdict == Verdict::Fail) {
+        _ if is_silent => Exit::Unavailable,
+        true => Exit::Failed,
+        false => Exit::Done,
+    };
     let shown =
         show(output, Ok(Answer { body, date: None }), |_| Told { table: text(checks), notes: Vec::new() });
     Shown { exit, ..shown }

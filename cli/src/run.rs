@@ -56,11 +56,11 @@ pub(crate) async fn run(
             return Shown::words(Exit::Failed, format!("signals cannot be listened for: {error}")).emit();
         }
     };
-    let mut child = match spawn(&command) {
+    let url = if url.is_empty() { crate::args::URL } else { url };
+    let mut child = match spawn(&command, url) {
         Ok(child) => child,
         Err(shown) => return shown.emit(),
     };
-    let url = if url.is_empty() { crate::args::URL } else { url };
     let is_shared = declaration.scope.as_deref() == Some(Scope::Service.as_str());
     let mut attended =
         Attended { is_shared, options: Some(RegistrantOptions::new([url], declaration)), registrant: None };
@@ -252,11 +252,12 @@ fn name(signal: Signal) -> &'static str {
     }
 }
 
-fn spawn(command: &[OsString]) -> Result<Child, Shown> {
+/// Starts the command, and names the cell in its environment, where its own SDK looks when it was given none.
+fn spawn(command: &[OsString], url: &str) -> Result<Child, Shown> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Shown::words(Exit::Usage, "a command is missing after --"));
     };
-    Command::new(program).args(arguments).spawn().map_err(|error| {
+    Command::new(program).args(arguments).env("ROLLCALL_URL", url).spawn().map_err(|error| {
         let name = program.display();
         match error.kind() {
             io::ErrorKind::NotFound => Shown::words(
@@ -330,7 +331,7 @@ mod tests {
     async fn a_command_that_is_not_there_is_told_apart_from_one_that_cannot_be_run() {
         let folder = tempfile::tempdir().unwrap();
         for (program, expected) in [(folder.path().join("gone"), 127), (folder.path().to_owned(), 126)] {
-            let shown = spawn(&[program.into()]).unwrap_err();
+            let shown = spawn(&[program.into()], crate::args::URL).unwrap_err();
             assert_eq!(shown.exit.code(), expected);
             assert!(shown.stderr.ends_with("nothing was registered\n"), "{}", shown.stderr);
         }

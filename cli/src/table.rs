@@ -1,8 +1,8 @@
 //! Tables for people: columns by two spaces, no lines, so that they can be read, cut and grepped.
 //!
 //! Promises: written to a file or a pipe a row stays one line, whatever is in it; on a terminal that is too narrow the
-//! widest columns go on below themselves, instead of breaking all rows apart. It never shortens a value and never
-//! colours one.
+//! widest columns go on below themselves, instead of breaking all rows apart, and where even that would not leave enough
+//! to read, each row becomes a block of lines. It never shortens a value and never colours one.
 
 use std::io::{self, IsTerminal as _};
 
@@ -23,12 +23,32 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 fn table_within(columns: Option<u16>, headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    if columns.is_some_and(|columns| least(headings, &rows) > usize::from(columns)) {
+        let block = |row: Vec<String>| facts_within(columns, headings.iter().copied().zip(row).collect());
+        return rows.into_iter().map(block).collect::<Vec<_>>().join("\n\n");
+    }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.to_vec());
     for row in rows {
         table.add_row(row.into_iter().map(|cell| one_line(&cell)).collect::<Vec<_>>());
     }
     laid_out(table, columns)
+}
+
+/// What a table needs at least to be read: the first column, which says what a row is about, whole, and of each other as
+/// much as [`COLUMN_LEAST`].
+fn least(headings: &[&str], rows: &[Vec<String>]) -> usize {
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain(headings.get(at).map(|heading| heading.len())).max().unwrap_or_default()
+    };
+    let gap = usize::from(GAP);
+    (0..headings.len())
+        .map(|at| width(at) + gap)
+        .enumerate()
+        .map(|(at, whole)| if at == 0 { whole } else { whole.min(COLUMN_LEAST.into()) })
+        .sum::<usize>()
+        .saturating_sub(gap)
 }
 
 /// A table of one thing: a line for each of its facts.
@@ -181,6 +201,16 @@ mod tests {
         assert_eq!(letters(&narrow), letters(&wide), "{narrow}");
         let facts = facts_within(Some(40), vec![("endpoints", "http://h:1/".repeat(9))]);
         assert!(facts.lines().all(|line| line.chars().count() <= 40), "{facts}");
+    }
+
+    #[test]
+    fn where_columns_would_be_too_narrow_to_read_each_row_is_a_block() {
+        let id = "demo/email-sender/us-east-1".to_owned();
+        let row = |zone: &str| vec![id.clone(), zone.into(), "x".repeat(30), "y".repeat(30)];
+        let text = table_within(Some(50), &["ID", "ZONE", "ENDPOINT", "LIST"], vec![row("a"), row("b")]);
+        let (x, y) = ("x".repeat(30), "y".repeat(30));
+        let block = |zone: &str| format!("ID        {id}\nZONE      {zone}\nENDPOINT  {x}\nLIST      {y}");
+        assert_eq!(text, format!("{}\n\n{}", block("a"), block("b")));
     }
 
     #[test]

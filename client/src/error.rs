@@ -11,7 +11,7 @@ pub enum StartError {
     #[error("the declaration is refused: {}", findings(.0))]
     Declaration(Vec<Invalid>),
     /// No URL of a cell was given.
-    #[error("no URL of a cell was given")]
+    #[error("no URL of a cell was given, and ROLLCALL_URL names none")]
     NoUrl,
     /// This URL is not one of a cell.
     #[error("{url:?} is no URL of a cell: {why}")]

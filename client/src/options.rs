@@ -19,6 +19,7 @@ const FIRST_LOAD: Duration = Duration::from_secs(3);
 #[non_exhaustive]
 pub struct RegistrantOptions {
     /// The cell's processes, such as `http://127.0.0.1:7400`, in order of preference. Either port of a cell will do.
+    /// Empty: those that `ROLLCALL_URL` names, by commas, as `rollcall run` sets it for its command.
     pub urls: Vec<String>,
     /// What to declare. With an id of two parts, `namespace/name`, the instance is made once, at the start; with scope
     /// `service` it is the one that all processes of the deployment share, and the holder is made instead.
@@ -49,6 +50,7 @@ impl RegistrantOptions {
 #[non_exhaustive]
 pub struct RegistryOptions {
     /// The cell's processes, such as `http://127.0.0.1:7400`, in order of preference. Either port of a cell will do.
+    /// Empty: those that `ROLLCALL_URL` names, by commas, as `rollcall run` sets it for its command.
     pub urls: Vec<String>,
     /// The own region: asked first.
     pub region: Region,
@@ -115,6 +117,21 @@ impl RegistryOptions {
     }
 }
 
+/// The cells to speak to: those that were given, or else those that whoever started this process named in its
+/// environment. What is given wins (acceptance SDK-03).
+pub(crate) fn cells(given: &[String], environment: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    if !given.is_empty() {
+        return given.to_vec();
+    }
+    let injected = environment("ROLLCALL_URL").unwrap_or_default();
+    injected.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+}
+
+/// The environment of this process.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// Checks the number of URLs; each one's form is for the transport.
 pub(crate) fn check_urls(urls: &[String]) -> Result<(), StartError> {
     match urls.get(URLS_MAX) {
@@ -129,6 +146,14 @@ pub(crate) fn check_urls(urls: &[String]) -> Result<(), StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sdk_03_cells_that_are_given_win_over_those_that_the_environment_names() {
+        let injected = |name: &str| (name == "ROLLCALL_URL").then(|| "http://a:1, http://b:1".to_owned());
+        assert_eq!(cells(&["http://own:1".to_owned()], injected), ["http://own:1"]);
+        assert_eq!(cells(&[], injected), ["http://a:1", "http://b:1"]);
+        assert!(cells(&[], |_| None).is_empty() && cells(&[], |_| Some(String::new())).is_empty());
+    }
 
     #[test]
     fn cfg_01_the_defaults_are_the_ones_that_were_decided() {

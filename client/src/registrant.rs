@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::background;
 use crate::error::{CallError, StartError};
 use crate::kubernetes;
-use crate::options::RegistrantOptions;
+use crate::options::{self, RegistrantOptions};
 use crate::transport::{Cells, Wire};
 
 /// Longest budget of [`Registrant::close`]: no orchestrator waits longer for a process to end.
@@ -91,7 +91,7 @@ impl Registrant {
     /// # Errors
     /// The options are wrong, or the process has no thread to spare. A registry that is away is no error.
     pub fn start(options: RegistrantOptions) -> Result<Self, StartError> {
-        let cells = Cells::shared(&options.urls)?;
+        let cells = Cells::shared(&options::cells(&options.urls, options::environment))?;
         Self::over(Wire::Cells(cells), options)
     }
 
@@ -99,7 +99,7 @@ impl Registrant {
     pub(crate) fn over(wire: Wire, mut options: RegistrantOptions) -> Result<Self, StartError> {
         if options.kubernetes {
             let is_shared = is_shared(&options.declaration);
-            let environment = |name: &str| std::env::var(name).ok();
+            let environment = options::environment;
             kubernetes::fill(&mut options.declaration.metadata, is_shared, environment);
             kubernetes::address(&mut options.declaration, environment);
             if is_shared && let Some(url) = kubernetes::pods_own(&options.declaration, environment) {

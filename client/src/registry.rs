@@ -19,7 +19,7 @@ use crate::ejection::Book;
 use crate::error::StartError;
 use crate::follow::Following;
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
-use crate::options::RegistryOptions;
+use crate::options::{self, RegistryOptions};
 use crate::pin::Pin;
 use crate::reading::Reading;
 use crate::resolver::Resolution;
@@ -69,7 +69,7 @@ impl Registry {
     pub async fn connect(options: RegistryOptions) -> Result<Self, StartError> {
         let regions = options.order()?;
         // One connection carries the watches of all regions.
-        let watches = Arc::new(Watches::new(&options.urls)?);
+        let watches = Arc::new(Watches::new(&options::cells(&options.urls, options::environment))?);
         let clock = clock();
         let mut views = Vec::new();
         let mut copies = Vec::new();

@@ -43,7 +43,7 @@ impl<'v, 'f> Members<'v, 'f> {
         let value = self.value(name)?;
         let text = value.as_str().map(str::to_owned);
         if text.is_none() {
-            self.wrong(name, "it is text");
+            self.wrong(name, "it must be text");
         }
         text
     }
@@ -107,7 +107,7 @@ impl<'v, 'f> Members<'v, 'f> {
             match value.as_str() {
                 Some(text) => texts.push(text.to_owned()),
                 None => {
-                    self.wrong(&format!("{name}/{at}"), "it is text");
+                    self.wrong(&format!("{name}/{at}"), "it must be text");
                     texts.push(String::new());
                 }
             }
@@ -126,7 +126,7 @@ impl<'v, 'f> Members<'v, 'f> {
                     let escaped = key.replace('~', "~0").replace('/', "~1");
                     match value.as_str() {
                         Some(text) => drop(map.insert(key.clone(), text.to_owned())),
-                        None => self.wrong(&format!("{name}/{escaped}"), "it is text"),
+                        None => self.wrong(&format!("{name}/{escaped}"), "it must be text"),
                     }
                 }
             }

@@ -222,6 +222,9 @@ impl ReplicatorConfig {
         let memory = publish.chain(follow).filter(|(_, kind)| *kind == LogKind::Memory);
         let alone = "a process of its own shares no memory: say kafka";
         let mut found = self.faults();
+        if self.data_dir.as_os_str().is_empty() {
+            found.push(Unusable::new("data_dir", "it must name a directory"));
+        }
         found.extend(memory.map(|(key, _)| Unusable::new(key, alone)));
         found
     }
@@ -243,9 +246,8 @@ impl ReplicatorConfig {
             found.push(Unusable::new("cell.endpoints", why));
         }
         for endpoint in endpoints {
-            if !endpoint.contains("://") || tonic::transport::Endpoint::from_shared(endpoint.clone()).is_err()
-            {
-                let why = format!("{endpoint:?} is no URL, as in http://127.0.0.1:7401");
+            if !listen::is_http_url(endpoint) {
+                let why = format!("{endpoint:?} is no http URL, as in http://127.0.0.1:7401");
                 found.push(Unusable::new("cell.endpoints", why));
             }
         }

@@ -49,6 +49,14 @@ pub enum ListenError {
     },
 }
 
+/// Whether a text is the URL of a process of ours or of the store: `http://` or `https://` and a host.
+#[must_use]
+pub fn is_http_url(text: &str) -> bool {
+    text.parse::<axum::http::Uri>().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+    })
+}
+
 /// Who may call at an address, as far as the settings say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callers {

@@ -153,9 +153,12 @@ mod tests {
     fn a_status_names_each_place() {
         let findings = vec![
             Invalid::new(Code::InvalidId, "/id", "it is empty"),
-            Invalid::new(Code::InvalidBody, "/zone", "it is text"),
+            Invalid::new(Code::InvalidBody, "/zone", "it must be text"),
         ];
-        assert_eq!(refused(&Refusal::invalid(findings)).message(), "/id: it is empty; /zone: it is text");
+        assert_eq!(
+            refused(&Refusal::invalid(findings)).message(),
+            "/id: it is empty; /zone: it must be text"
+        );
     }
 
     #[test]

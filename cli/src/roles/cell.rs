@@ -19,7 +19,7 @@ const OFFICE_FILE: &str = "office";
 /// Reads a cell's settings and checks what their types cannot say.
 pub(crate) fn settings(file: &Path, environment: &[(String, String)]) -> Result<CellConfig, ConfigErrors> {
     let settings: CellConfig = config::load(file, environment)?;
-    let found = settings.faults().into_iter().map(|unusable| (unusable.key, unusable.why));
+    let found = settings.faults_alone().into_iter().map(|unusable| (unusable.key, unusable.why));
     checked(file, environment, found)?;
     Ok(settings)
 }

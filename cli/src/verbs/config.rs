@@ -175,6 +175,11 @@ brokers = "127.0.0.1:9092"
                 "`publish.kind`",
             ),
             (REPLICATOR.replacen("brokers =", "broker =", 1), "line 13,", "`publish.broker`"),
+            (CELL.replace("\"d\"", "\"\""), "line 3,", "`data_dir`"),
+            (CELL.replace("http://me:secret@", "ftp://"), "line 11,", "`store.endpoints`"),
+            (CELL.replace("http://127.0.0.1:7500", "ftp://h:1"), "line 15,", "`view[0].source`"),
+            (REPLICATOR.replace("\"d\"", "\"\""), "line 2,", "`data_dir`"),
+            (REPLICATOR.replace("[\"http:", "[\"ftp:"), "line 9,", "`cell.endpoints`"),
         ] {
             let shown = checked(&text, None, &[]);
             assert_eq!((shown.exit, shown.stdout.as_str()), (Exit::Usage, ""), "{}", shown.stderr);

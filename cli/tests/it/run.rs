@@ -68,6 +68,16 @@ fn it_is_registered_while_the_command_runs_and_signals_are_passed_on() {
 }
 
 #[test]
+fn sdk_02_the_command_is_registered_without_a_word_of_its_own_and_its_sdk_finds_the_cell() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let job = start(url, &["--", "sh", "-c", "echo \"$ROLLCALL_URL\"; exec sleep 600"]);
+    eventually("the job is registered", || jobs(url).pop());
+    job.signal(Signal::TERM);
+    assert_eq!(job.end().stdout.trim_end(), url);
+}
+
+#[test]
 fn a_command_that_ends_at_once_leaves_no_registration_and_people_read_sentences() {
     let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
     let url = dev.urls[0].as_str();
