@@ -1,12 +1,17 @@
 //! Opening a listening socket, with an answer a person can act on when that fails.
 //!
-//! Promises: the socket is bound or nothing is; the error names the address and the next step. It never retries and
-//! never picks another port.
+//! Promises: the socket is bound or nothing is; the error names the address and the next step; as many peers may knock
+//! at once as the system lets wait. It never retries and never picks another port.
 
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
+
+/// Peers that may wait to be accepted: as many as a listener has at once ([`Limits`](crate::serve::Limits)), because a
+/// whole fleet comes back in the same moment. Linux lets at most `net.core.somaxconn` wait, 4,096 by default; whoever
+/// finds no place knocks again after a second.
+const KNOCKING_MOST: u32 = 16_384;
 
 /// Why an address could not be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +103,7 @@ pub fn is_host_and_port(text: &str) -> bool {
 /// The reason as a sentence; nothing is bound then.
 pub async fn bind(addr: &str) -> Result<TcpListener, ListenError> {
     let address = addr.to_owned();
-    TcpListener::bind(addr).await.map_err(|source| match source.kind() {
+    open(addr).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => ListenError::Taken { address },
         io::ErrorKind::AddrNotAvailable => ListenError::Foreign { address },
         io::ErrorKind::PermissionDenied => ListenError::Forbidden { address, source },
@@ -106,8 +111,31 @@ pub async fn bind(addr: &str) -> Result<TcpListener, ListenError> {
     })
 }
 
+/// Listens on the first address of a name that can be listened on.
+async fn open(addr: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for address in lookup_host(addr).await? {
+        match open_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn open_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A process that starts again takes its port although the kernel still remembers connections of the one before.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(KNOCKING_MOST)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -147,6 +175,20 @@ mod tests {
         let address = first.local_addr().expect("bound").to_string();
         drop(first);
         bind(&address).await.expect("free again");
+    }
+
+    #[tokio::test]
+    async fn as_many_may_knock_at_once_as_the_system_lets_wait() {
+        let system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        let system: u32 = system.trim().parse().unwrap_or(128);
+        let listener = bind("127.0.0.1:0").await.expect("the system has a free port");
+        let address = listener.local_addr().expect("bound");
+        for knocking in 0..system.min(KNOCKING_MOST) {
+            // It waits for its turn although its peer has gone. Where there is no place, no wait helps: nobody accepts.
+            let knock = tokio::net::TcpStream::connect(address);
+            let knocked = tokio::time::timeout(Duration::from_secs(20), knock).await;
+            knocked.unwrap_or_else(|_| panic!("no place behind {knocking}")).expect("connected");
+        }
     }
 
     #[tokio::test]
