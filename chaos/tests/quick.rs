@@ -15,10 +15,7 @@ async fn f01_an_etcd_leader_that_is_killed_costs_no_acknowledged_write_and_no_le
     holds("etcd-leader-killed").await;
 }
 
-// By command (`make chaos ARGS=watchers-reconnect-short`): the search for an order of its many calls (I04) has no bound on
-// its time, and took minutes in some histories.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "its I04 search has no bound on its time yet; play it as a command"]
 async fn rcv_02_watchers_that_reconnect_under_churn_miss_no_change_and_are_told_none_twice() {
     holds("watchers-reconnect-short").await;
 }

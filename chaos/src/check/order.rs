@@ -22,7 +22,7 @@ struct State {
     highest: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Call {
     /// Registered with this epoch.
     Register(u64),
@@ -62,6 +62,23 @@ impl Model for Instance {
             Call::NotHeld(epoch) => (state.holds != Some(*epoch)).then_some(*state),
         }
     }
+
+    fn changes_nothing(&self, call: &Call) -> bool {
+        match call {
+            Call::Keep(_) | Call::Superseded(_) | Call::NotRegistered(_) | Call::NotHeld(_) => true,
+            // The last takes away what holds, where it fits that.
+            Call::Register(_) | Call::Leave(_) | Call::MayLeave(_) => false,
+        }
+    }
+
+    fn is_past(&self, state: &State, call: &Call) -> bool {
+        // Epochs rise, and one that was let go never holds again.
+        match call {
+            Call::Register(epoch) => *epoch <= state.highest,
+            Call::Keep(epoch) | Call::Leave(epoch) => *epoch <= state.highest && state.holds != Some(*epoch),
+            Call::MayLeave(_) | Call::Superseded(_) | Call::NotRegistered(_) | Call::NotHeld(_) => false,
+        }
+    }
 }
 
 /// Searches an order for each instance that clients called. Only for one history: a restored backup takes back what
@@ -91,7 +108,7 @@ pub fn linearizable(origin: &Origin, ops: &[Op], rules: &Rules) -> Verdict {
             let from = op.invoked.saturating_sub(lag);
             let loosely = match call {
                 Call::Superseded(epoch) | Call::NotRegistered(epoch) => Call::NotHeld(epoch),
-                ref other => other.clone(),
+                other => other,
             };
             lagging.entry(&op.id).or_default().push(Timed { from, until, call: loosely });
             instances.entry(&op.id).or_default().push(Timed { from: op.invoked, until, call });
@@ -156,5 +173,39 @@ fn call(op: &Op, tags: &BTreeMap<&str, u64>, words: &BTreeSet<&str>) -> Option<(
             known(Call::NotRegistered(*epoch))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::linear::tests::{random_calls, some_order};
+
+    #[test]
+    fn i04_an_order_of_calls_on_an_instance_is_found_exactly_where_trying_every_order_finds_one() {
+        let (mut found, mut none) = (0, 0);
+        for seed in 0..4_000 {
+            let mut chance = StdRng::seed_from_u64(seed);
+            let calls = random_calls(&mut chance, |chance| {
+                let epoch = chance.random_range(1..4);
+                match chance.random_range(0..10) {
+                    0..3 => Call::Register(epoch),
+                    3..5 => Call::Keep(epoch),
+                    5 => Call::Leave(epoch),
+                    6 => Call::MayLeave(epoch),
+                    7 => Call::Superseded(epoch),
+                    8 => Call::NotRegistered(epoch),
+                    _ => Call::NotHeld(epoch),
+                }
+            });
+            let exists = some_order(&Instance, &calls);
+            assert_eq!(linear::check(&Instance, &calls).is_ok(), exists, "{seed}: {calls:?}");
+            found += usize::from(exists);
+            none += usize::from(!exists);
+        }
+        assert!(found > 100 && none > 100, "{found} with an order, {none} without");
     }
 }
