@@ -49,7 +49,7 @@ pub(crate) fn check_mute(seconds: u64) -> Result<(), &'static str> {
 /// What the guard is doing, by the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardFacts {
-    /// Every cohort as the last sweep found it.
+    /// Every cohort as it is now, with what the last sweep decided of it.
     pub cohorts: Vec<CohortFacts>,
     /// Lapsed registrations that are kept because their cohort holds.
     pub held: Vec<InstanceId>,

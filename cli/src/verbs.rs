@@ -19,16 +19,16 @@ mod strange;
 pub(crate) mod watch;
 
 use crate::args::{Id, Output};
-use crate::http::{Call, Cell};
+use crate::http::{Answer, Call, Cell, Failure};
 use crate::show::{Shown, Told, show};
 
 /// Makes one call and shows its answer.
 async fn ask(url: &str, output: Output, call: Call, tell: impl FnOnce(&serde_json::Value) -> Told) -> Shown {
-    let result = match Cell::at(url) {
-        Ok(cell) => cell.send(call).await,
-        Err(failure) => Err(failure),
-    };
-    show(output, result, tell)
+    show(output, send(url, call).await, tell)
+}
+
+async fn send(url: &str, call: Call) -> Result<Answer, Failure> {
+    Cell::at(url)?.send(call).await
 }
 
 /// The path of a registration.

@@ -100,7 +100,7 @@ pub struct CohortStatus {
     pub cohort: Cohort,
     /// What it is doing.
     pub phase: Phase,
-    /// What the last sweep counted.
+    /// What is counted now.
     pub census: Census,
     /// Where the line is.
     pub limit: u64,
@@ -109,7 +109,6 @@ pub struct CohortStatus {
 #[derive(Clone, Debug)]
 struct Watched {
     phase: Phase,
-    census: Census,
     account: Account,
 }
 
@@ -141,7 +140,7 @@ impl ExpiryGuard {
             }
             let mut account = self.cohorts.remove(&cohort).map(|watched| watched.account).unwrap_or_default();
             account.found(census.registered, now);
-            self.cohorts.insert(cohort, Watched { phase, census, account });
+            self.cohorts.insert(cohort, Watched { phase, account });
         }
         turns
     }
@@ -183,13 +182,16 @@ impl ExpiryGuard {
         held(&Cohort::Region) || zone.is_some_and(|zone| held(&Cohort::Zone(zone.clone())))
     }
 
-    /// Every cohort as the last sweep found it.
-    pub fn status(&self) -> impl Iterator<Item = CohortStatus> + use<'_> {
-        self.cohorts.iter().map(|(cohort, watched)| CohortStatus {
-            cohort: cohort.clone(),
-            phase: watched.phase,
-            census: watched.census,
-            limit: self.limits.limit(watched.census.registered),
+    /// Every cohort of a census taken now, with what the last sweep decided of it. One that no sweep has seen is calm.
+    ///
+    /// The counts are never the last sweep's: while the store does not answer there is none for a while, and whoever
+    /// looks then must not be shown as silent who is back.
+    pub fn status(&self, census: BTreeMap<Cohort, Census>) -> impl Iterator<Item = CohortStatus> + use<'_> {
+        census.into_iter().map(|(cohort, census)| CohortStatus {
+            phase: self.cohorts.get(&cohort).map_or(Phase::Calm, |watched| watched.phase),
+            limit: self.limits.limit(census.registered),
+            census,
+            cohort,
         })
     }
 }

@@ -216,17 +216,20 @@ impl KeeperHandle {
         }
     }
 
-    /// What the guard is doing; `None` when this process does not keep the leases now.
+    /// What the guard is doing, counted now; `None` when this process does not keep the leases now.
     #[must_use]
     pub fn guard(&self) -> Option<GuardStatus> {
         let now = self.clock.now();
         self.office().as_ref().map(|office| GuardStatus {
-            cohorts: office.guard.status().collect(),
+            cohorts: office.guard.status(office.deadlines.overdue(now).census).collect(),
             held: office
                 .deadlines
                 .suspects(now)
                 .filter(|lease| {
-                    lease.state(now) == LeaseState::Lapsed && office.guard.holds(lease.zone.as_ref())
+                    // As in the counts: what was proved dead or released only waits for the next sweep.
+                    lease.state(now) == LeaseState::Lapsed
+                        && lease.verdict().is_none()
+                        && office.guard.holds(lease.zone.as_ref())
                 })
                 .map(|lease| lease.id.clone())
                 .collect(),

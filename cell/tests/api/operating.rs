@@ -74,6 +74,9 @@ async fn i08_a_silent_half_is_held_shown_released_by_id_and_settles() {
     assert_eq!(outcome.status, 200, "{}", outcome.text);
     let outcome = outcome.json();
     assert_eq!(outcome["released"], json!(["ops/mute/1"]));
+    let guard = cell.get("/v1/guard").await.json();
+    let held = ["ops/mute/0", "ops/mute/2", "ops/mute/3"];
+    assert_eq!((&guard["held"], &cohort(&guard, "region")["suspects"]), (&json!(held), &json!(3)), "at once");
     let refused: Vec<_> = outcome["refused"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
     assert_eq!(refused, ["ops/live/1", "ops/none/1"]);
     assert!(outcome["refused"].as_array().unwrap().iter().all(|one| one["why"].is_string()), "{outcome}");
@@ -86,6 +89,11 @@ async fn i08_a_silent_half_is_held_shown_released_by_id_and_settles() {
     assert_eq!(cell.get("/v1/agents/ops/mute/0").await.status, 200, "the others are still held");
 
     silent.remove(1);
+    renew(&cell, &living).await;
+    renew(&cell, &silent).await;
+    let guard = cell.get("/v1/guard").await.json();
+    assert_eq!((&guard["state"], &guard["held"]), (&json!("holding"), &json!([])), "no sweep judged it yet");
+    assert_eq!(cohort(&guard, "region")["suspects"], 0, "nobody that is back is counted");
     let guard = eventually("all are back and the guard settles", || async {
         renew(&cell, &living).await;
         renew(&cell, &silent).await;

@@ -3,10 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::ask;
+use super::{ask, send};
 use crate::args::{GuardArgs, GuardVerb, Output};
+use crate::exit::Exit;
 use crate::http::Call;
-use crate::show::{Shown, Told};
+use crate::show::{Shown, Told, show};
 use crate::table::{cell, table};
 
 pub(crate) async fn guard(url: &str, output: Output, GuardArgs { verb }: GuardArgs) -> Shown {
@@ -15,9 +16,22 @@ pub(crate) async fn guard(url: &str, output: Output, GuardArgs { verb }: GuardAr
         Some(GuardVerb::Release { ids }) => {
             let ids: Vec<_> = ids.iter().map(|id| id.0.join("/")).collect();
             let call = Call::new(Method::POST, &["v1", "guard", "release"]);
-            ask(url, output, call.body(json!({"ids": ids}).to_string()), tell_release).await
+            let answer = send(url, call.body(json!({"ids": ids}).to_string())).await;
+            let body = answer.as_ref().map_or("", |answer| &answer.body);
+            let refused = refusals(&serde_json::from_str(body).unwrap_or_default());
+            let shown = show(output, answer, tell_release);
+            if refused.is_empty() { shown } else { Shown { exit: Exit::Refused, stderr: refused, ..shown } }
         }
     }
+}
+
+/// A line for each id that the guard did not hold. Whoever asked for it must not take the call for done, so it ends as
+/// a refusal does, also when others were released.
+fn refusals(answer: &Value) -> String {
+    let line = |refused: &Value| {
+        format!("not released: {}: {}\n", cell(refused.get("id")), cell(refused.get("why")))
+    };
+    items(answer, "refused").iter().map(line).collect()
 }
 
 fn items<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
@@ -59,9 +73,8 @@ fn tell(answer: &Value) -> Told {
 
 fn tell_release(answer: &Value) -> Told {
     let released = items(answer, "released").iter().map(|id| vec![cell(Some(id)), "released".to_owned()]);
-    let refused = items(answer, "refused")
-        .iter()
-        .map(|refused| vec![cell(refused.get("id")), format!("not released: {}", cell(refused.get("why")))]);
+    let refused =
+        items(answer, "refused").iter().map(|refused| vec![cell(refused.get("id")), "refused".to_owned()]);
     let table = table(&["ID", "OUTCOME"], released.chain(refused).collect());
     let notes = if items(answer, "released").is_empty() {
         Vec::new()
@@ -101,13 +114,15 @@ a/b/d";
 
     #[test]
     fn a_release_is_told_id_by_id() {
-        let told = tell_release(&json!({"released": ["a/b/c"],
-            "refused": [{"id": "a/b/d", "why": "it is renewed in time"}]}));
+        let answer =
+            json!({"released": ["a/b/c"], "refused": [{"id": "a/b/d", "why": "it is renewed in time"}]});
+        let told = tell_release(&answer);
         let expected = "\
 ID     OUTCOME
 a/b/c  released
-a/b/d  not released: it is renewed in time";
+a/b/d  refused";
         assert_eq!(told.table, expected);
         assert_eq!(told.notes, ["the next sweep removes what was released"]);
+        assert_eq!(refusals(&answer), "not released: a/b/d: it is renewed in time\n");
     }
 }

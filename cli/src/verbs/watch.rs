@@ -155,7 +155,8 @@ fn agent(agent: &Value) -> String {
     let member = |name: &str| cell(agent.get(name));
     let (region, id, epoch, lifecycle) =
         (member("region"), member("id"), member("epoch"), member("lifecycle"));
-    format!("{region}  {id}  epoch {epoch}, {lifecycle}")
+    let overdue = agent.get("overdue").and_then(Value::as_bool) == Some(true);
+    format!("{region}  {id}  epoch {epoch}, {lifecycle}{}", if overdue { " (overdue)" } else { "" })
 }
 
 #[cfg(test)]
@@ -201,6 +202,12 @@ mod tests {
         for (name, data, line) in [
             ("snapshot_begin", format!(r#"{{{at},"count":2}}"#), "snapshot  us-east  1-ab:7 of 2 agents"),
             ("put", put.to_owned(), "put       us-east  a/b/c  epoch 7, healthy"),
+            (
+                "put",
+                r#"{"region":"us-east","id":"a/b/c","epoch":"7","lifecycle":"degraded","overdue":true}"#
+                    .to_owned(),
+                "put       us-east  a/b/c  epoch 7, degraded (overdue)",
+            ),
             ("snapshot_end", format!("{{{at}}}"), "complete  us-east  1-ab:7"),
             (
                 "delta",

@@ -19,7 +19,10 @@ fn an_operator_sees_the_guard_evicts_and_mutes() {
     assert!(table.stdout.contains("zone:a  calm"), "{table:?}");
 
     let released = say(url, &["guard", "release", "a/b/c", "a/b/d", "-o", "json"]);
-    assert_eq!(released.code, Some(0), "{released:?}");
+    assert_eq!(released.code, Some(4), "neither was held: {released:?}");
+    let lines: Vec<_> = released.stderr.lines().collect();
+    let said = ["not released: a/b/c: it is renewed in time", "not released: a/b/d: it is not registered"];
+    assert_eq!(lines, said);
     let released = released.json();
     let refused: Vec<_> =
         released["refused"].as_array().expect("a list").iter().map(|one| &one["id"]).collect();
