@@ -37,11 +37,10 @@ pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
     read.await.ok().flatten()
 }
 
-/// Puts a disk copy into an empty view. Its age counts the downtime by the wall clock, and never less than nothing.
+/// Puts a disk copy into an empty view. Its age counts the downtime ([`rollcall_model::Moment::ago`]).
 /// Those who followed the process before this one, and were a little behind it, go on by deltas.
 pub fn install(view: &mut View, saved: Saved, clock: &Clock) {
-    let down = clock.wall().0.saturating_sub(saved.saved_at.0).max(0).unsigned_abs();
-    let heard = Heard { at: clock.now(), age: Duration::from_millis(down) };
+    let heard = Heard { at: clock.now(), age: saved.saved_at.ago(&clock.moment()) };
     view.install(saved.snapshot, Some(heard), "disk", clock.wall());
     let steps = saved.history.len();
     if steps > 0 && !view.recall(saved.history) {
@@ -92,8 +91,7 @@ impl Saver {
         }
         // The copy is as old as the state is now, not as the file.
         let age = view.age(clock.now()).unwrap_or_default();
-        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let saved_at = rollcall_model::Timestamp(clock.wall().0.saturating_sub(age));
+        let saved_at = clock.moment().before(age);
         let history = view.history().map(History::tail).unwrap_or_default();
         let saved = Saved { snapshot, saved_at, log: None, beat: beat.cloned(), history };
         self.writing = Some(tokio::task::spawn_blocking(move || {

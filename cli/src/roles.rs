@@ -9,7 +9,7 @@ pub(crate) mod replicator;
 use std::path::Path;
 use std::time::Duration;
 
-use rollcall_model::Clock;
+use rollcall_model::{Clock, Uptime};
 use rollcall_runtime::serve::raise_descriptor_limit;
 use rollcall_runtime::{ConfigErrors, ListenError, Tasks, clock, config, shutdown, telemetry};
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,8 @@ impl From<ListenError> for Refused {
 
 /// The process's clock, as the libraries take it.
 pub(crate) fn process_clock() -> Clock {
-    Clock::new(clock::monotonic, clock::wall_ms)
+    let uptime = || clock::uptime().map(|(boot, ms)| Uptime { boot, ms });
+    Clock::new(clock::monotonic, clock::wall_ms).with_uptime(uptime)
 }
 
 /// Sets logging, the number of connections and signals up: what every role does first, once its settings are good.

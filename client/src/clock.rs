@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rollcall_model::Clock;
+use rollcall_model::{Clock, Uptime};
 
 /// A clock that begins now.
 pub(crate) fn clock() -> Clock {
@@ -14,7 +14,19 @@ pub(crate) fn clock() -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     };
-    Clock::new(move || monotonic().saturating_sub(zero), wall_ms)
+    Clock::new(move || monotonic().saturating_sub(zero), wall_ms).with_uptime(uptime)
+}
+
+#[cfg(target_os = "linux")]
+fn uptime() -> Option<Uptime> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Some(Uptime { boot, ms: since.tv_sec.saturating_mul(1_000).saturating_add(since.tv_nsec / 1_000_000) })
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn uptime() -> Option<Uptime> {
+    None
 }
 
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use std::future::Future as _;
 use std::path::Path;
 use std::time::Duration;
 
-use rollcall_model::{Clock, Heard, Instant, Position, Region, Timestamp, View};
+use rollcall_model::{Clock, Heard, Instant, Position, Region, View};
 use rollcall_proto::disk::{self, Saved};
 use tokio::task::JoinHandle;
 
@@ -95,8 +95,7 @@ impl Copies {
         }
         let Some(mut writer) = self.writer.take() else { return };
         // The copy is as old as the state is now, not as its file.
-        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let saved_at = Timestamp(clock.wall().0.saturating_sub(age));
+        let saved_at = clock.moment().before(age);
         let saved = Saved { snapshot, saved_at, log: None, beat: None, history: Vec::new() };
         self.next = now.plus(SAVE_EVERY);
         self.saved = Some((now, changed.clone()));
@@ -179,10 +178,9 @@ fn disk_is_good(files: &Generations) -> bool {
     })
 }
 
-/// Puts a copy into an empty view, as old as the wall clock says and never younger than nothing.
+/// Puts a copy into an empty view, as old as [`rollcall_model::Moment::ago`] says.
 fn install(view: &mut View, saved: Saved, clock: &Clock) {
-    let away = clock.wall().0.saturating_sub(saved.saved_at.0).max(0).unsigned_abs();
-    let heard = Heard { at: clock.now(), age: Duration::from_millis(away) };
+    let heard = Heard { at: clock.now(), age: saved.saved_at.ago(&clock.moment()) };
     view.install(saved.snapshot, Some(heard), "disk", clock.wall());
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::moment::{Moment, Uptime};
+
 /// A point on one process's monotonic clock, since that process's own zero. Never leaves the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub Duration);
@@ -26,11 +28,12 @@ impl Instant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// Where the two kinds of time come from: two functions that the composition root hands in. Tests hand in their own.
+/// Where the kinds of time come from: functions that the composition root hands in. Tests hand in their own.
 #[derive(Clone)]
 pub struct Clock {
     monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     wall_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+    uptime: Arc<dyn Fn() -> Option<Uptime> + Send + Sync>,
 }
 
 impl Clock {
@@ -39,7 +42,20 @@ impl Clock {
         monotonic: impl Fn() -> Duration + Send + Sync + 'static,
         wall_ms: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        Self { monotonic: Arc::new(monotonic), wall_ms: Arc::new(wall_ms) }
+        Self { monotonic: Arc::new(monotonic), wall_ms: Arc::new(wall_ms), uptime: Arc::new(|| None) }
+    }
+
+    /// The same with a reading of the machine's uptime, for what is remembered in files.
+    #[must_use]
+    pub fn with_uptime(mut self, uptime: impl Fn() -> Option<Uptime> + Send + Sync + 'static) -> Self {
+        self.uptime = Arc::new(uptime);
+        self
+    }
+
+    /// Now, as a file remembers it.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment { wall: self.wall(), uptime: (self.uptime)() }
     }
 
     /// The monotonic clock.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::history::Step;
-use rollcall_model::{Revision, Snapshot, SnapshotBuilder, Timestamp};
+use rollcall_model::{Moment, Revision, Snapshot, SnapshotBuilder, Timestamp, Uptime};
 
 use crate::convert::{delta, delta_from, head, head_from, registration, registration_from};
 use crate::reader::{Field, Value, field};
@@ -32,8 +32,8 @@ pub struct LogPlace {
 pub struct Saved {
     /// The state, verified.
     pub snapshot: Snapshot,
-    /// When it was written, by the wall clock.
-    pub saved_at: Timestamp,
+    /// When the state was so: as long before it was written as the state was old then.
+    pub saved_at: Moment,
     /// Of a subscriber.
     pub log: Option<LogPlace>,
     /// Of a cell's replica: the last beat and its revision.
@@ -49,7 +49,12 @@ pub fn encode(saved: &Saved) -> Vec<u8> {
     // million records is made for it.
     let first = v1::DiskState { head: Some(head(saved.snapshot.head())), ..v1::DiskState::default() };
     let last = v1::DiskState {
-        saved_at_ms: saved.saved_at.0,
+        saved_at_ms: saved.saved_at.wall.0,
+        saved_uptime: saved
+            .saved_at
+            .uptime
+            .as_ref()
+            .map(|uptime| v1::Uptime { boot: uptime.boot.clone(), ms: uptime.ms }),
         log: saved
             .log
             .as_ref()
@@ -107,7 +112,10 @@ pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
     let snapshot = builder.finish().map_err(|unverified| bad(unverified.as_str()))?;
     Ok(Saved {
         snapshot,
-        saved_at: Timestamp(message.saved_at_ms),
+        saved_at: Moment {
+            wall: Timestamp(message.saved_at_ms),
+            uptime: message.saved_uptime.map(|uptime| Uptime { boot: uptime.boot, ms: uptime.ms }),
+        },
         log: message.log.map(|log| LogPlace { topic: log.topic, next_offset: log.next_offset }),
         beat: message.beat.map(|beat| {
             (Beat { term: beat.term, count: beat.count, nonce: beat.nonce }, Revision(beat.revision))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::planted::{self, Bug};
-use rollcall_model::{Clock, Heard, Instant, Region, Snapshot, Timestamp, View};
+use rollcall_model::{Clock, Heard, Instant, Region, Snapshot, View};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_runtime::files::{self, DirLock};
 
@@ -44,16 +44,14 @@ impl Copy {
         Self { file: Some(file), _lock: Some(lock), ..Self::nowhere() }
     }
 
-    /// Loads the view with its place in the feed. The age counts the downtime, by the wall clock, and never less than it
-    /// was.
+    /// Loads the view with its place in the feed. The age counts the downtime ([`rollcall_model::Moment::ago`]).
     pub async fn load(&self, region: &Region, clock: &Clock) -> (View, Option<u64>) {
         let mut view = View::new(region.clone());
         let Some(file) = self.file.clone() else { return (view, None) };
         let wanted = region.clone();
         let read = tokio::task::spawn_blocking(move || newest_good(&file, &wanted)).await;
         let Ok(Some(saved)) = read else { return (view, None) };
-        let down = clock.wall().0.saturating_sub(saved.saved_at.0).max(0).unsigned_abs();
-        let heard = Heard { at: clock.now(), age: Duration::from_millis(down) };
+        let heard = Heard { at: clock.now(), age: saved.saved_at.ago(&clock.moment()) };
         view.install(saved.snapshot, Some(heard), "disk", clock.wall());
         let feed = Topic::feed(region);
         let place = saved.log.filter(|log| log.topic == feed.name()).map(|log| log.next_offset);
@@ -81,14 +79,14 @@ impl Copy {
         }
         let began = clock.now();
         // The file is as old as the state in it, so that loading it counts both.
-        let age = i64::try_from(view.age(began).unwrap_or_default().as_millis()).unwrap_or(i64::MAX);
+        let age = view.age(began).unwrap_or_default();
         let saved = Saved {
             log: place.map(|next_offset| LogPlace {
                 topic: Topic::feed(view.region()).name().to_owned(),
                 next_offset,
             }),
             snapshot,
-            saved_at: Timestamp(clock.wall().0.saturating_sub(age)),
+            saved_at: clock.moment().before(age),
             beat: None,
             history: Vec::new(),
         };

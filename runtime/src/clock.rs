@@ -1,4 +1,4 @@
-//! The two clocks of the process, and the only place that reads them.
+//! The clocks of the process, and the only place that reads them.
 //!
 //! Promises: `monotonic` never goes back, whatever happens to the wall clock. Everything else is told the time as an
 //! argument. `wall_ms` is for people to read and is never a reason to decide anything.
@@ -21,6 +21,22 @@ pub fn wall_ms() -> i64 {
         Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
     }
+}
+
+/// How long the machine runs, sleep included, and which of its boots that is; none where the system does not say.
+#[must_use]
+#[cfg(target_os = "linux")]
+pub fn uptime() -> Option<(String, i64)> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Some((boot, since.tv_sec.saturating_mul(1_000).saturating_add(since.tv_nsec / 1_000_000)))
+}
+
+/// How long the machine runs: this system is not asked.
+#[must_use]
+#[cfg(not(target_os = "linux"))]
+pub fn uptime() -> Option<(String, i64)> {
+    None
 }
 
 #[cfg(test)]

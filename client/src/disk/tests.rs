@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use rollcall_model::declaration::RawEndpoint;
 use rollcall_model::{
-    Declaration, Declared, Epoch, Incarnation, Owned, Registration, Revision, Snapshot, State,
+    Declaration, Declared, Epoch, Incarnation, Moment, Owned, Registration, Revision, Snapshot, State,
+    Timestamp, Uptime,
 };
 
 use super::*;
@@ -36,7 +37,13 @@ fn saved(name: &str, many: u64, saved_at: i64) -> Saved {
     }
     let position = Position::new(Incarnation::new(1, name).unwrap(), Revision(many + 100));
     let snapshot = Snapshot::of(region(name), position, state);
-    Saved { snapshot, saved_at: Timestamp(saved_at), log: None, beat: None, history: Vec::new() }
+    Saved {
+        snapshot,
+        saved_at: Moment::of_wall(Timestamp(saved_at)),
+        log: None,
+        beat: None,
+        history: Vec::new(),
+    }
 }
 
 fn writer(directory: &Path) -> Writer {
@@ -152,8 +159,21 @@ fn i21_a_copy_is_as_old_as_the_time_away_and_never_younger_than_nothing() {
     };
     assert_eq!(age_at(1_000_000), Duration::ZERO);
     assert_eq!(age_at(1_000_000 + 90_000), Duration::from_secs(90));
-    // The clock was put back meanwhile.
+    // The clock was put back meanwhile, and the machine's uptime is not known.
     assert_eq!(age_at(0), Duration::ZERO);
+}
+
+#[test]
+fn i21_i23_f15_a_copy_is_not_younger_because_the_wall_clock_was_put_back() {
+    let clock = |wall: i64, ms: i64| {
+        let uptime = move || Some(Uptime { boot: "one".into(), ms });
+        Clock::new(|| Duration::from_secs(7), move || wall).with_uptime(uptime)
+    };
+    let saved = Saved { saved_at: clock(1_000_000, 5_000).moment(), ..saved("us", 1, 0) };
+    let read = disk::decode(&disk::encode(&saved)).unwrap();
+    let (mut view, later) = (View::new(region("us")), clock(0, 95_000));
+    install(&mut view, read, &later);
+    assert_eq!(view.age(later.now()), Some(Duration::from_secs(90)));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rollcall_client::model::{Freshness, Lifecycle, Query, Timestamp};
+use rollcall_client::model::{Freshness, Lifecycle, Moment, Query, Timestamp};
 use rollcall_client::{CacheProfile, Outcome, Registry, RegistryOptions};
 use rollcall_proto::disk;
 
@@ -112,7 +112,7 @@ async fn found_at(age: i64, cache: CacheProfile) -> (Outcome, Freshness) {
     let path = directory.path().join("us.state");
     let mut copy = disk::decode(&std::fs::read(&path).unwrap()).unwrap();
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    copy.saved_at = Timestamp(i64::try_from(wall.as_millis()).unwrap() - age * 1_000);
+    copy.saved_at = Moment::of_wall(Timestamp(i64::try_from(wall.as_millis()).unwrap() - age * 1_000));
     std::fs::write(&path, disk::encode(&copy)).unwrap();
     let options = options(url, directory.path(), Duration::ZERO).with_failover([]).with_cache(cache);
     let second = Registry::connect(options).await.unwrap();

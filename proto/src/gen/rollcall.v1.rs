@@ -3142,6 +3142,17 @@ pub struct DiskState {
     /// What led to the state lately, so that those who follow its holder go on by deltas after it starts anew.
     #[prost(message, repeated, tag = "6")]
     pub history: ::prost::alloc::vec::Vec<HistoryStep>,
+    /// the same moment as saved_at_ms
+    #[prost(message, optional, tag = "7")]
+    pub saved_uptime: ::core::option::Option<Uptime>,
+}
+/// How long a machine ran, and in which of its boots: a moment that no wall clock moves.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Uptime {
+    #[prost(string, tag = "1")]
+    pub boot: ::prost::alloc::string::String,
+    #[prost(int64, tag = "2")]
+    pub ms: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HistoryStep {

@@ -1,7 +1,7 @@
 //! A file that was cut, changed, mixed or made by somebody else is told from a good one, byte by byte (I24, F35).
 
 use rollcall_model::testing::{Chance, Origin, position, region};
-use rollcall_model::{Revision, Snapshot, State, Timestamp};
+use rollcall_model::{Moment, Revision, Snapshot, State, Timestamp};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 
 use crate::values::{beat, snapshot};
@@ -9,7 +9,7 @@ use crate::values::{beat, snapshot};
 fn saved() -> Saved {
     Saved {
         snapshot: snapshot(),
-        saved_at: Timestamp(7),
+        saved_at: Moment::of_wall(Timestamp(7)),
         log: Some(LogPlace { topic: "feed.eu.v1".into(), next_offset: 4 }),
         beat: Some((beat(), Revision(9))),
         history: Vec::new(),
@@ -54,7 +54,7 @@ fn i24_a_file_with_something_behind_it_or_before_it_is_refused() {
 #[test]
 fn i24_two_good_files_mixed_at_any_byte_are_refused() {
     let one = disk::encode(&saved());
-    let other = disk::encode(&Saved { saved_at: Timestamp(8), ..saved() });
+    let other = disk::encode(&Saved { saved_at: Moment::of_wall(Timestamp(8)), ..saved() });
     assert_eq!(one.len(), other.len());
     for cut in 1..one.len() {
         let mixed = [&one[..cut], &other[cut..]].concat();
@@ -97,7 +97,13 @@ fn i24_a_whole_frame_around_an_untrue_state_is_refused() {
 #[test]
 fn i24_an_empty_state_is_a_state() {
     let empty = Snapshot::of(region(), position(1, 1), State::default());
-    let saved = Saved { snapshot: empty, saved_at: Timestamp(0), log: None, beat: None, history: Vec::new() };
+    let saved = Saved {
+        snapshot: empty,
+        saved_at: Moment::of_wall(Timestamp(0)),
+        log: None,
+        beat: None,
+        history: Vec::new(),
+    };
     assert_eq!(disk::decode(&disk::encode(&saved)).unwrap().snapshot.head().count, 0);
 }
 

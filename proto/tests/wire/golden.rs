@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::testing::{full_registration, id, incarnation, position, region, registration as least};
-use rollcall_model::{Epoch, Event, Registration, RemovalReason, Revision, Timestamp};
+use rollcall_model::{Epoch, Event, Moment, Registration, RemovalReason, Revision, Timestamp};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, Gone, StoredRegistration};
@@ -86,7 +86,7 @@ fn file(name: &'static str, saved: Saved) -> Golden {
         let read = disk::decode(bytes).unwrap();
         assert_eq!(read.snapshot.head(), saved.snapshot.head());
         assert!(read.snapshot.state().iter().eq(saved.snapshot.state().iter()));
-        assert_eq!((read.saved_at, &read.log, &read.beat), (saved.saved_at, &saved.log, &saved.beat));
+        assert_eq!((&read.saved_at, &read.log, &read.beat), (&saved.saved_at, &saved.log, &saved.beat));
     })
 }
 
@@ -139,7 +139,13 @@ fn kept() -> Vec<Golden> {
         Gone { id: id("a/b/d"), reason: RemovalReason::Deregistered, actor: "owner".into(), term: None },
     ];
     let at = Timestamp(1_796_000_001_000);
-    let saved = Saved { snapshot: snapshot(), saved_at: at, log: None, beat: None, history: Vec::new() };
+    let saved = Saved {
+        snapshot: snapshot(),
+        saved_at: Moment::of_wall(at),
+        log: None,
+        beat: None,
+        history: Vec::new(),
+    };
     let log = Some(LogPlace { topic: "feed.eu.v1".into(), next_offset: 4_711 });
     vec![
         stored(

@@ -8,7 +8,8 @@ use prost::Message;
 use rollcall_model::history::Step;
 use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, id, region, registered};
 use rollcall_model::{
-    Declaration, Epoch, Event, History, Query, Registration, Revision, SnapshotBuilder, Timestamp, View,
+    Declaration, Epoch, Event, History, Moment, Query, Registration, Revision, SnapshotBuilder, Timestamp,
+    Uptime, View,
 };
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
@@ -141,7 +142,10 @@ fn i24_a_saved_state_reads_back_equal() {
         let mut chance = Chance::new(seed);
         let saved = Saved {
             snapshot: origin.snapshot(&origin.head()),
-            saved_at: Timestamp(-1),
+            saved_at: Moment {
+                wall: Timestamp(-1),
+                uptime: chance.one_in(2).then(|| Uptime { boot: "one".into(), ms: -2 }),
+            },
             log: chance.one_in(2).then(|| LogPlace { topic: "t".into(), next_offset: chance.number() }),
             beat: chance.one_in(2).then(|| (beat(), Revision(chance.number()))),
             history: view.history().map(History::tail).unwrap_or_default(),
