@@ -41,14 +41,14 @@ pub enum Unverified {
 #[derive(Clone, Debug)]
 pub struct SnapshotBuilder {
     head: SnapshotHead,
-    state: State,
+    records: Vec<Arc<Registration>>,
 }
 
 impl SnapshotBuilder {
     /// Begins with what is claimed.
     #[must_use]
     pub fn begin(head: SnapshotHead) -> Self {
-        Self { head, state: State::default() }
+        Self { head, records: Vec::new() }
     }
 
     /// What is claimed.
@@ -59,9 +59,7 @@ impl SnapshotBuilder {
 
     /// Takes some records, in any order.
     pub fn add(&mut self, records: impl IntoIterator<Item = Arc<Registration>>) {
-        for registration in records {
-            self.state.put(registration);
-        }
+        self.records.extend(records);
     }
 
     /// Compares what came with what was claimed.
@@ -69,13 +67,14 @@ impl SnapshotBuilder {
     /// # Errors
     /// Count or digest differ; nothing of it may be used.
     pub fn finish(self) -> Result<Snapshot, Unverified> {
-        if self.state.count() != self.head.count {
+        let state = State::of(self.records);
+        if state.count() != self.head.count {
             return Err(Unverified::Count);
         }
-        if self.state.digest() != self.head.digest {
+        if state.digest() != self.head.digest {
             return Err(Unverified::Digest);
         }
-        Ok(Snapshot { head: self.head, state: self.state })
+        Ok(Snapshot { head: self.head, state })
     }
 }
 

@@ -3,6 +3,7 @@
 mod facets;
 mod index;
 mod listed;
+mod tree;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,6 +29,20 @@ pub struct State {
 }
 
 impl State {
+    /// The state of these registrations, in any order; of those of one id the last. Quickest when they come in order of
+    /// id, and smaller then than one that was put together one by one.
+    #[must_use]
+    pub fn of(mut records: Vec<Arc<Registration>>) -> Self {
+        if !records.is_sorted_by(|one, next| one.declared.id < next.declared.id) {
+            // The last of one id comes first, because it is the one that stays.
+            records.reverse();
+            records.sort_by(|one, other| one.declared.id.cmp(&other.declared.id));
+            records.dedup_by(|next, kept| next.declared.id == kept.declared.id);
+        }
+        let digest = records.iter().fold(StateDigest::default(), |digest, one| digest.with(one.hash128()));
+        Self { index: Index::of(&records), records: Listing::in_order(&records), facets: None, digest }
+    }
+
     /// How many registrations there are.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -113,8 +128,7 @@ impl State {
     /// Registrations that match, in order of id, after `after`.
     ///
     /// The rarest word or facet of the query leads; without one the id range of the namespace does. Never a scan of
-    /// everything when an index fits. The first one costs no allocation, but where a word stands in several namespaces
-    /// and one of them is asked for, or where a facet leads.
+    /// everything when an index fits. Nothing is allocated, but where a range of versions leads.
     #[must_use]
     pub fn select<'a>(&'a self, query: &'a Query, after: Option<&'a str>) -> Selected<'a> {
         let words = index::rarest(&self.index, query);
@@ -142,6 +156,13 @@ impl State {
             (Rarest::Of(listing), _) => Selected::of(query, listing, after),
             (Rarest::NoWord, _) => Selected::of(query, &self.records, after),
         }
+    }
+
+    /// The first of all who match, in order of id, if the query asks for one word alone: then it stands at hand.
+    /// `None` says nothing.
+    #[inline]
+    pub(crate) fn first_at_hand(&self, query: &Query) -> Option<&Arc<Registration>> {
+        index::at_hand(&self.index, query)
     }
 
     /// Whether any registration has this capability now.

@@ -1,4 +1,4 @@
-//! What a caller pays for the first candidate: no allocation. And a registry of fixed states, for tests of callers.
+//! What a caller pays for candidates: no allocation. And a registry of fixed states, for tests of callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn sends_mail() -> Query {
 }
 
 #[test]
-fn the_first_candidate_costs_no_allocation() {
+fn no_candidate_costs_an_allocation() {
     let registry = Registry::offline(vec![view("us", 5_000), view("eu", 5_000)]);
     let queries = [
         sends_mail(),
@@ -70,9 +70,9 @@ fn the_first_candidate_costs_no_allocation() {
     let reaches = [Reach::default(), Reach { residency: Some(vec![region("eu")]), ..Reach::default() }];
     let first = |query, reach| {
         let reading = registry.read();
-        let mut found = reading.resolve(query, reach);
+        let found = reading.resolve(query, reach);
         assert_eq!(found.outcome(), Outcome::Found);
-        assert!(found.next().is_some());
+        assert!(found.take(700).count() >= 700);
     };
     // Whatever a thread keeps for itself is made by its first look.
     first(&queries[0], &reaches[0]);

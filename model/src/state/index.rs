@@ -1,5 +1,6 @@
 //! Which registrations have a word: their name, a capability, a skill or a tag.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
@@ -74,6 +75,37 @@ impl Hash for Word {
 }
 
 impl Index {
+    /// The index of registrations that stand in order of id, no id twice.
+    pub(super) fn of(records: &[Arc<Registration>]) -> Self {
+        let mut index = Self::default();
+        // An agent's instances stand together, so its name needs no collecting.
+        let names = &mut index.0[Asked::Name("").kind()];
+        for agent in records.chunk_by(|one, next| one.declared.id.agent() == next.declared.id.agent()) {
+            let Some(first) = agent.first() else { continue };
+            let word = Asked::Name(first.declared.id.name());
+            // Of an agent of the same name in another namespace.
+            if let Some(entry) = names.get_mut(&word.word()) {
+                agent.iter().for_each(|one| entry.insert(word, one));
+            } else {
+                names.insert(word.word(), Entry { listing: Listing::in_order(agent), hidden: 0 });
+            }
+        }
+        let mut collected: [HashMap<Word, Collected, BuildHasherDefault<WordHasher>>; KINDS] =
+            std::array::from_fn(|_| HashMap::default());
+        for one in records {
+            for word in words(one).skip(1) {
+                collected[word.kind()].entry(word.word()).or_default().add(word, one);
+            }
+        }
+        for (words, collected) in index.0.iter_mut().zip(collected) {
+            let entry = |(word, all): (Word, Collected)| {
+                (word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden })
+            };
+            words.extend(collected.into_iter().map(entry));
+        }
+        index
+    }
+
     pub(super) fn get(&self, word: Asked<'_>) -> Option<&Entry> {
         self.0[word.kind()].get(&word.word())
     }
@@ -114,6 +146,23 @@ impl Index {
                     .iter()
                     .all(|(word, entry)| others.get(word).is_some_and(|other| is_same(entry, other)))
         })
+    }
+}
+
+/// Who has one word, in order of id, while an index is made.
+#[derive(Default)]
+struct Collected {
+    listed: Vec<Arc<Registration>>,
+    hidden: usize,
+}
+
+impl Collected {
+    fn add(&mut self, word: Asked<'_>, registration: &Arc<Registration>) {
+        // It may have the word twice.
+        if self.listed.last().is_none_or(|last| !Arc::ptr_eq(last, registration)) {
+            self.hidden += usize::from(is_hidden(word, registration));
+            self.listed.push(Arc::clone(registration));
+        }
     }
 }
 
@@ -214,6 +263,22 @@ pub(super) fn rarest<'a>(index: &'a Index, query: &Query) -> Rarest<'a> {
         Some(entry) if query.namespace.is_none() => whom(entry, query),
         Some(entry) => Rarest::Of(&entry.listing),
     }
+}
+
+/// The first of those who match a query that asks for one word alone.
+#[inline]
+pub(super) fn at_hand<'a>(index: &'a Index, query: &Query) -> Option<&'a Arc<Registration>> {
+    if query.namespace.is_some() || !is_one_word(query) {
+        return None;
+    }
+    let word = match (query.capabilities.first(), &query.name, &query.skill, query.tags.first()) {
+        (Some(name), ..) => Asked::Capability(name.as_str()),
+        (_, Some(name), ..) => Asked::Name(name),
+        (_, _, Some(skill), _) => Asked::Skill(skill),
+        (.., tag) => Asked::Tag(tag?),
+    };
+    let entry = index.get(word)?;
+    entry.listing.first().filter(|_| query.internal || entry.hidden == 0)
 }
 
 /// Who of those with a word is meant, by a query whose namespace, if it has one, is theirs.

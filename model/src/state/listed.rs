@@ -1,97 +1,72 @@
-//! Registrations in order of id: sets that share all but what changes, and walks over them that allocate nothing for
-//! the first few.
+//! Registrations in order of id, the first one at hand, and walks over them from any place on. Nothing here allocates
+//! but what changes a listing.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::ops::Bound;
 use std::sync::Arc;
-
-use equivalent::{Comparable, Equivalent};
-use imbl::OrdSet;
-use imbl::shared_ptr::DefaultSharedPtr;
 
 use crate::query::Query;
 use crate::registration::Registration;
-
-/// A registration in a set, in order of its id; two of one id are the same place.
-#[derive(Clone, Debug)]
-pub(super) struct Listed(pub(super) Arc<Registration>);
+use crate::state::tree::Tree;
 
 /// Registrations in order of id, the first one at hand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
-    all: OrdSet<Listed>,
-    first: Option<Listed>,
+    all: Tree,
+    first: Option<Arc<Registration>>,
 }
 
 impl Listing {
+    /// Lists what stands in order of id, no id twice.
+    pub(super) fn in_order(sorted: &[Arc<Registration>]) -> Self {
+        Self { all: Tree::in_order(sorted), first: sorted.first().cloned() }
+    }
+
     /// Puts one in the place of its id; gives back what was there.
     pub(super) fn insert(&mut self, registration: Arc<Registration>) -> Option<Arc<Registration>> {
         // Nearly always another one is the first, and stays it.
-        if self.first.as_ref().is_none_or(|first| registration.declared.id <= first.0.declared.id) {
-            self.first = Some(Listed(Arc::clone(&registration)));
+        if self.first.as_ref().is_none_or(|first| registration.declared.id <= first.declared.id) {
+            self.first = Some(Arc::clone(&registration));
         }
-        self.all.insert(Listed(registration)).map(|listed| listed.0)
+        self.all.insert(registration)
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Registration>> {
         let before = self.all.remove(id);
-        if self.first.as_ref().is_some_and(|first| first.id() == id) {
-            self.first = self.all.get_min().cloned();
+        if self.first.as_ref().is_some_and(|first| first.declared.id.as_str() == id) {
+            self.first = self.all.first().cloned();
         }
-        before.map(|listed| listed.0)
+        before
     }
 
     pub(super) fn get(&self, id: &str) -> Option<&Arc<Registration>> {
-        self.all.get(id).map(|listed| &listed.0)
+        self.all.get(id)
+    }
+
+    #[inline]
+    pub(super) const fn first(&self) -> Option<&Arc<Registration>> {
+        self.first.as_ref()
     }
 
     /// Whether all are of one namespace, and it is this one: then the first and the last are.
     pub(super) fn is_within(&self, namespace: &str) -> bool {
-        let ends = [self.first.as_ref(), self.all.get_max()];
-        ends.into_iter().flatten().all(|listed| listed.0.declared.id.namespace() == namespace)
+        let ends = [self.first.as_ref(), self.all.last()];
+        ends.into_iter().flatten().all(|one| one.declared.id.namespace() == namespace)
     }
 
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Registration>> {
-        self.all.iter().map(|listed| &listed.0)
+    pub(super) fn iter(&self) -> Run<'_> {
+        Run::new(self, Place::Start)
     }
 
     /// Whether both hold the same records, not only records of the same ids.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
-    }
-}
-
-impl Listed {
-    fn id(&self) -> &str {
-        self.0.declared.id.as_str()
-    }
-}
-
-impl PartialEq for Listed {
-    fn eq(&self, other: &Self) -> bool {
-        self.id() == other.id()
-    }
-}
-impl Eq for Listed {}
-impl PartialOrd for Listed {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Listed {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.id().cmp(other.id())
-    }
-}
-
-impl Borrow<str> for Listed {
-    fn borrow(&self) -> &str {
-        self.id()
+        self.len() == other.len()
+            && self.iter().zip(other.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
+            && self.first.is_some() == (self.len() > 0)
+            && self.first.as_ref().zip(self.all.first()).is_none_or(|(kept, first)| Arc::ptr_eq(kept, first))
     }
 }
 
@@ -104,26 +79,17 @@ pub(super) enum Place<'a> {
     Before(&'a Query),
     /// Just behind this id.
     Behind(&'a str),
-    /// Just behind this registration. Its id is not looked at before somebody goes on from here.
-    After(&'a Arc<Registration>),
 }
 
-impl Equivalent<Listed> for Place<'_> {
-    /// It is between ids.
-    fn equivalent(&self, _: &Listed) -> bool {
-        false
-    }
-}
-
-impl Comparable<Listed> for Place<'_> {
-    fn compare(&self, listed: &Listed) -> Ordering {
-        let behind = |place: &str| if place < listed.id() { Ordering::Less } else { Ordering::Greater };
+impl Place<'_> {
+    /// Whether one stands before it.
+    fn is_behind(self, one: &Registration) -> bool {
+        let id = one.declared.id.as_str();
         match self {
-            Place::Start => Ordering::Less,
+            Place::Start => false,
             // What begins with a prefix stands behind it.
-            Place::Before(query) => against_prefix(query, listed.id()),
-            Place::Behind(place) => behind(place),
-            Place::After(registration) => behind(registration.declared.id.as_str()),
+            Place::Before(query) => against_prefix(query, id) == Ordering::Greater,
+            Place::Behind(place) => id <= place,
         }
     }
 }
@@ -139,28 +105,19 @@ pub(super) fn against_prefix(query: &Query, text: &str) -> Ordering {
 /// Walks a listing from a place on.
 pub(super) struct Run<'a> {
     listing: &'a Listing,
-    /// Where the next one is looked for, until the walk has begun.
-    from: Place<'a>,
-    /// In a box, because whoever takes one candidate moves all of this about and never needs it.
-    rest: Option<Box<Rest<'a>>>,
+    /// Those of the leaf where the walk is.
+    leaf: std::slice::Iter<'a, Arc<Registration>>,
+    /// How many stand before the next one.
+    rank: usize,
 }
 
-type Rest<'a> = imbl::ordset::RangedIter<'a, Listed, DefaultSharedPtr>;
-
 impl<'a> Run<'a> {
-    pub(super) const fn new(listing: &'a Listing, from: Place<'a>) -> Self {
-        Self { listing, from, rest: None }
-    }
-
-    /// The next one of a walk, which allocates when it begins.
-    #[cold]
-    fn walk(&mut self) -> Option<&'a Listed> {
-        if self.rest.is_none() {
-            let rest =
-                self.listing.all.range::<_, Place<'_>>((Bound::Included(&self.from), Bound::Unbounded));
-            self.rest = Some(Box::new(rest));
-        }
-        self.rest.as_mut()?.next()
+    pub(super) fn new(listing: &'a Listing, from: Place<'_>) -> Self {
+        let rank = match from {
+            Place::Start => 0,
+            Place::Before(_) | Place::Behind(_) => listing.all.rank(|one| from.is_behind(one)),
+        };
+        Self { listing, leaf: [].iter(), rank }
     }
 }
 
@@ -169,11 +126,16 @@ impl<'a> Iterator for Run<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if !matches!(self.from, Place::Start) {
-            return self.walk().map(|listed| &listed.0);
-        }
-        let first = &self.listing.first.as_ref()?.0;
-        self.from = Place::After(first);
-        Some(first)
+        let next = match self.leaf.next() {
+            Some(next) => Some(next),
+            // Whoever takes one candidate never opens the tree.
+            None if self.rank == 0 => self.listing.first(),
+            None => {
+                self.leaf = self.listing.all.run(self.rank).iter();
+                self.leaf.next()
+            }
+        };
+        self.rank += usize::from(next.is_some());
+        next
     }
 }

@@ -67,6 +67,26 @@ proptest! {
     }
 
     #[test]
+    fn i12_a_state_made_at_once_is_the_one_made_record_by_record(seed: u64, many in 0..90_usize) {
+        let (mut chance, all) = (Chance::new(seed), ids(60));
+        // Some ids come twice, and the last one counts.
+        let records: Vec<_> = (0..many)
+            .map(|_| {
+                let id = chance.pick(&all).clone();
+                any_registration(&mut chance, id)
+            })
+            .collect();
+        let mut one_by_one = State::default();
+        records.iter().for_each(|record| drop(one_by_one.put(Arc::clone(record))));
+        let mut in_order: Vec<_> = one_by_one.iter().cloned().collect();
+        for at_once in [State::of(records), State::of(std::mem::take(&mut in_order))] {
+            prop_assert_eq!(at_once.prove(), Ok(()));
+            prop_assert!(at_once.iter().eq(one_by_one.iter()));
+            prop_assert_eq!((at_once.count(), at_once.digest()), (one_by_one.count(), one_by_one.digest()));
+        }
+    }
+
+    #[test]
     fn i18_two_states_with_one_digest_hold_the_same_records(seed: u64, steps in 1..30_usize) {
         let (state, records) = any_state(seed, steps);
         for record in records.values() {
