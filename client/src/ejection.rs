@@ -40,6 +40,7 @@ impl Book {
     }
 
     /// What is thought of everybody at this moment; `None` when nothing bad is known of anybody.
+    #[inline]
     pub(crate) fn now(&self, now: Instant) -> Option<Page<'_>> {
         // It is set after what it speaks of; a reader that is a moment late calls one of whom nothing was known.
         if self.is_empty.load(Ordering::Acquire) {

@@ -26,6 +26,7 @@ impl Reading<'_> {
 
     /// Finds the instances that fit, one by one as they are taken, better ones first. Immediate; the first costs
     /// neither a lock nor an allocation.
+    #[inline]
     pub fn resolve<'a>(
         &'a self,
         query: &'a Query,

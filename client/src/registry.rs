@@ -152,6 +152,7 @@ impl Registry {
 
     /// What is known at this moment, to resolve from without copying anything. Immediate.
     #[must_use]
+    #[inline]
     pub fn read(&self) -> Reading<'_> {
         let (current, now) = (&self.inner.current, self.inner.clock.now());
         let page = current.ejections.as_ref().and_then(|book| book.now(now));
