@@ -350,16 +350,16 @@ impl<S: Store> Replica<S> {
     fn heard_beat(&mut self, incarnation: &Incarnation, beat: (Beat, Revision)) {
         let position = Position::new(incarnation.clone(), beat.1);
         self.beat = Some(beat);
-        self.mark(position, Duration::ZERO);
+        self.mark(position, Some(Duration::ZERO));
     }
 
     /// The state is complete up to here; that does not make it younger.
     fn nothing_more_until(&mut self, incarnation: &Incarnation, revision: Revision) {
-        let age = self.view.age(self.clock.now()).unwrap_or_default();
+        let age = self.view.heard_age(self.clock.now());
         self.mark(Position::new(incarnation.clone(), revision), age);
     }
 
-    fn mark(&mut self, position: Position, age: Duration) {
+    fn mark(&mut self, position: Position, age: Option<Duration>) {
         let (Some(state), Some(changed)) = (self.view.state(), self.view.changed()) else { return };
         let bookmark = Bookmark {
             region: self.view.region().clone(),

@@ -21,7 +21,7 @@ pub struct CacheProfile {
 impl CacheProfile {
     /// What is known stays usable for a day: callers go on whatever becomes of the registry. The default.
     pub const LASTING: Self =
-        Self { stale_after: limits::BEHIND_AGE, age_max: Duration::from_secs(24 * 3600), breaker: None };
+        Self { stale_after: limits::BEHIND_AGE, age_max: limits::AGE_MAX, breaker: None };
 
     /// Entries that live for five minutes (acceptance SNP-08).
     pub const FIVE_MINUTES: Self = Self { age_max: Duration::from_secs(300), ..Self::LASTING };

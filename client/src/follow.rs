@@ -183,7 +183,7 @@ mod tests {
         let mut view = View::new(region());
         view.install(Snapshot::of(region(), position, State::default()), None, "started", Timestamp(0));
         let mark = rollcall_model::Bookmark {
-            age: Duration::from_secs(1),
+            age: Some(Duration::from_secs(1)),
             ..view.bookmark(Instant::default()).unwrap()
         };
         view.mark(&mark, Instant::default());

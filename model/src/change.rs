@@ -103,8 +103,8 @@ pub struct Bookmark {
     pub count: u64,
     /// Their digest.
     pub digest: StateDigest,
-    /// How old this statement was when it was sent on.
-    pub age: Duration,
+    /// How old this statement was when it was sent on; `None` when whoever sent it does not know.
+    pub age: Option<Duration>,
 }
 
 impl RemovalReason {

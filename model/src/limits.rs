@@ -76,6 +76,12 @@ pub const REMOVALS_MAX: usize = 1_000;
 pub const CURRENT_AGE: Duration = Duration::from_secs(3);
 /// Younger than this, a state is called behind; older is stale.
 pub const BEHIND_AGE: Duration = Duration::from_secs(30);
+/// Older than this, a state is not resolved from, unless a caller sets another limit: hours, so that an outage of the
+/// registry is none of its callers.
+pub const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// What a state counts as of which nobody has said yet how old it is: the oldest that may still be used. Any limit that a
+/// caller sets below it is kept.
+pub const UNHEARD_AGE: Duration = AGE_MAX;
 /// Longest wait of a request that speaks of a revision the cell has not applied yet.
 pub const AHEAD_WAIT: Duration = Duration::from_secs(1);
 /// Revisions by which a current holder may be behind its store: twenty thousand a second, which is more than etcd takes.

@@ -159,11 +159,17 @@ impl View {
 
     /// Time since the state was last known to be its origin's head; `None` when never loaded.
     ///
-    /// A copy read from disk has no such time in this process: it counts as old as the process can say, a day.
+    /// Where nobody has said yet how old it is, it counts as [`limits::UNHEARD_AGE`], and grows no older than that.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
-        let unheard = Duration::from_secs(24 * 3600);
-        self.loaded.as_ref().map(|l| l.heard.map_or(unheard, |heard| heard.age(now)))
+        self.loaded.as_ref().map(|l| l.heard.map_or(limits::UNHEARD_AGE, |heard| heard.age(now)))
+    }
+
+    /// The age as far as it is known: `None` also for a state of which nobody has said yet how old it is. This is what
+    /// the next holder is told: an age that is only counted would go on growing there.
+    #[must_use]
+    pub fn heard_age(&self, now: Instant) -> Option<Duration> {
+        Some(self.loaded.as_ref()?.heard?.age(now))
     }
 
     /// The word for the age.
@@ -189,7 +195,7 @@ impl View {
             position: loaded.position.clone(),
             count: loaded.state.count(),
             digest: loaded.state.digest(),
-            age: self.age(now)?,
+            age: self.heard_age(now),
         })
     }
 
@@ -239,7 +245,7 @@ impl View {
         Outcome::Applied
     }
 
-    /// Takes a bookmark: proves the state by count and digest, and makes it young.
+    /// Takes a bookmark: proves the state by count and digest, and makes it as young as the bookmark says, if it says.
     pub fn mark(&mut self, bookmark: &Bookmark, now: Instant) -> Outcome {
         if bookmark.region != self.region {
             return Outcome::Superseded;
@@ -258,8 +264,10 @@ impl View {
             return Outcome::Diverged;
         }
         loaded.position = bookmark.position.clone();
-        let heard = Heard { at: now, age: bookmark.age };
-        loaded.heard = Some(loaded.heard.map_or(heard, |known| known.or_newer(heard, now)));
+        if let Some(age) = bookmark.age {
+            let heard = Heard { at: now, age };
+            loaded.heard = Some(loaded.heard.map_or(heard, |known| known.or_newer(heard, now)));
+        }
         Outcome::Applied
     }
 

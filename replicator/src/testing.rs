@@ -112,7 +112,7 @@ impl Origin {
             position: self.next(),
             count: self.view.state().unwrap().count(),
             digest: self.digest(),
-            age: Duration::ZERO,
+            age: Some(Duration::ZERO),
         };
         assert_eq!(self.view.mark(&bookmark, now), Outcome::Applied);
         self.note();

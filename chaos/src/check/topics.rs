@@ -227,6 +227,7 @@ mod tests {
                 count,
                 digest: digest.into(),
                 age_ms: 0,
+                age_unknown: false,
             };
             v1::FeedRecord { record: Some(v1::feed_record::Record::Bookmark(bookmark)) }
         }

@@ -236,7 +236,7 @@ impl Origin {
             position: at.clone(),
             count: state.count(),
             digest: state.digest(),
-            age,
+            age: Some(age),
         }
     }
 

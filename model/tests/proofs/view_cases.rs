@@ -122,7 +122,7 @@ fn i21_a_resync_into_the_same_or_a_newer_history_keeps_the_age_that_bounds_it() 
 fn i21_an_older_statement_never_makes_the_age_look_younger() {
     let mut view = loaded();
     let at = view.position().unwrap().clone();
-    let bookmark = |age| Bookmark { age, ..loaded().bookmark(Instant::default()).unwrap() };
+    let bookmark = |age| Bookmark { age: Some(age), ..loaded().bookmark(Instant::default()).unwrap() };
     let second = |n| Instant(Duration::from_secs(n));
     let seconds = Duration::from_secs;
     assert_eq!(view.mark(&bookmark(seconds(2)), second(10)), Outcome::Applied);
@@ -135,4 +135,24 @@ fn i21_an_older_statement_never_makes_the_age_look_younger() {
     assert_eq!(view.position(), Some(&at));
     let heard = Heard { at: second(5), age: seconds(7) };
     assert_eq!(heard.age(second(4)), seconds(7), "a clock that stands behind adds nothing");
+}
+
+#[test]
+fn i21_a_state_whose_age_nobody_knows_is_not_made_older_by_the_next_holder() {
+    let second = |n| Instant(Duration::from_secs(n));
+    // Installed from a log: nothing says yet how old it is.
+    let first = loaded();
+    let mut next = loaded();
+    let told = first.bookmark(second(1)).unwrap();
+    assert_eq!(next.mark(&told, second(1)), Outcome::Applied);
+    let mut last = loaded();
+    assert_eq!(last.mark(&next.bookmark(second(2)).unwrap(), second(2)), Outcome::Applied);
+    for view in [&first, &next, &last] {
+        assert_eq!(view.age(second(60)), first.age(second(0)), "unknown, and no older than that");
+    }
+    // Whoever knows it already goes on knowing it.
+    let mut known = loaded();
+    known.mark(&Bookmark { age: Some(Duration::from_secs(2)), ..told.clone() }, second(10));
+    assert_eq!(known.mark(&told, second(12)), Outcome::Applied);
+    assert_eq!(known.age(second(12)), Some(Duration::from_secs(4)));
 }

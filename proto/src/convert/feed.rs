@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollcall_model::{
     Bookmark, Change, Delta, Epoch, InstanceId, Region, Removal, RemovalReason, Revision, Snapshot,
-    SnapshotHead, StateDigest, Timestamp,
+    SnapshotHead, StateDigest, Timestamp, limits,
 };
 
 use crate::convert::{position, position_from, registration, registration_from};
@@ -155,7 +155,8 @@ pub fn bookmark(bookmark: &Bookmark) -> v1::Bookmark {
         position: Some(position(&bookmark.position)),
         count: bookmark.count,
         digest: bookmark.digest.to_bytes().to_vec().into(),
-        age_ms: u64::try_from(bookmark.age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: u64::try_from(bookmark.age.unwrap_or(limits::UNHEARD_AGE).as_millis()).unwrap_or(u64::MAX),
+        age_unknown: bookmark.age.is_none(),
     }
 }
 
@@ -170,7 +171,7 @@ pub fn bookmark_from(wire: v1::Bookmark) -> Result<Bookmark, Unreadable> {
         position: position_from(wire.position, "bookmark.position")?,
         count: wire.count,
         digest: digest_from(&wire.digest, "bookmark.digest")?,
-        age: Duration::from_millis(wire.age_ms),
+        age: (!wire.age_unknown).then(|| Duration::from_millis(wire.age_ms)),
     };
     if bookmark.from.incarnation != bookmark.position.incarnation
         || bookmark.from.revision > bookmark.position.revision

@@ -192,6 +192,9 @@ pub struct Bookmark {
     pub digest: ::prost::bytes::Bytes,
     #[prost(uint64, tag = "6")]
     pub age_ms: u64,
+    /// Nobody knows how old it is; age_ms is then a day, for those who do not read this.
+    #[prost(bool, tag = "7")]
+    pub age_unknown: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SnapshotHead {

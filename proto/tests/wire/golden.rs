@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::testing::{full_registration, id, incarnation, position, region, registration as least};
-use rollcall_model::{Epoch, Event, Moment, Registration, RemovalReason, Revision, Timestamp};
+use rollcall_model::{Bookmark, Epoch, Event, Moment, Registration, RemovalReason, Revision, Timestamp};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, Gone, StoredRegistration};
@@ -27,6 +27,11 @@ struct Golden {
 }
 
 type Reads = Box<dyn Fn(&[u8])>;
+
+/// A state of which nobody has said yet how old it is.
+fn unheard() -> Bookmark {
+    Bookmark { age: None, ..bookmark() }
+}
 
 /// A message alone: it must read back equal.
 fn wire<M: Message + Default + PartialEq + Debug + 'static>(
@@ -104,6 +109,9 @@ fn feeds() -> Vec<Golden> {
         read_as("delta", "Delta", convert::delta(&delta), {
             let delta = Arc::clone(&delta);
             move |read| assert_eq!(convert::delta_from(read).as_ref(), Ok(&*delta))
+        }),
+        read_as("bookmark_age_unknown", "Bookmark", convert::bookmark(&unheard()), |read| {
+            assert_eq!(convert::bookmark_from(read), Ok(unheard()));
         }),
         read_as("bookmark", "Bookmark", convert::bookmark(&bookmark()), |read| {
             assert_eq!(convert::bookmark_from(read), Ok(bookmark()));

@@ -48,7 +48,7 @@ pub(crate) fn bookmark() -> Bookmark {
         position: position(2, 1_000_042),
         count: snapshot.head().count,
         digest: snapshot.head().digest,
-        age: Duration::from_millis(1_234),
+        age: Some(Duration::from_millis(1_234)),
     }
 }
 

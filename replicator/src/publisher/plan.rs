@@ -305,7 +305,7 @@ mod tests {
             position: at("1-a", revision),
             count: 0,
             digest: StateDigest::EMPTY,
-            age: Duration::ZERO,
+            age: Some(Duration::ZERO),
         })
     }
 

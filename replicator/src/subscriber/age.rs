@@ -11,8 +11,6 @@ use rollcall_model::Instant;
 
 /// Bookmarks are made once a second.
 const BEAT: Duration = Duration::from_secs(1);
-/// What cannot be known counts as old as a process can say, as with a copy from disk.
-const UNKNOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// What is known of the last bookmark's way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,15 +20,20 @@ pub struct Way {
 }
 
 impl Way {
-    /// The age of a bookmark that arrives now. Never too young (I21) by more than a beat.
-    pub fn age(&mut self, said: Duration, lain_at_most: Option<Duration>, now: Instant) -> Duration {
+    /// The age of a bookmark that arrives now, as far as it can be known. Never too young (I21) by more than a beat.
+    pub fn age(
+        &mut self,
+        said: Option<Duration>,
+        lain_at_most: Option<Duration>,
+        now: Instant,
+    ) -> Option<Duration> {
         let Some(lain) = lain_at_most else {
             self.appended = None;
-            return UNKNOWN;
+            return None;
         };
         let unseen = self.appended.map_or(Duration::ZERO, |appended| now.since(appended));
         self.appended = Some(Instant(now.0.saturating_sub(lain)));
-        said.saturating_add(lain.max(unseen.saturating_sub(BEAT)))
+        Some(said?.saturating_add(lain.max(unseen.saturating_sub(BEAT))))
     }
 }
 
@@ -42,30 +45,34 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    const fn known(millis: u64) -> Option<Duration> {
+        Some(ms(millis))
+    }
+
     #[test]
     fn a_steady_feed_keeps_the_age_that_was_said() {
         let mut way = Way::default();
         for second in 1..5 {
-            assert_eq!(way.age(ms(40), Some(ms(10)), Instant(ms(second * 1000))), ms(50));
+            assert_eq!(way.age(known(40), known(10), Instant(ms(second * 1000))), known(50));
         }
     }
 
     #[test]
     fn i21_what_lay_in_the_log_is_as_old_as_it_lay_there() {
         let mut way = Way::default();
-        assert_eq!(way.age(ms(40), Some(ms(60_000)), Instant(ms(90_000))), ms(60_040));
-        assert_eq!(way.age(ms(40), None, Instant(ms(91_000))), UNKNOWN);
+        assert_eq!(way.age(known(40), known(60_000), Instant(ms(90_000))), known(60_040));
+        assert_eq!(way.age(known(40), None, Instant(ms(91_000))), None);
     }
 
     #[test]
     fn i21_the_first_bookmark_after_a_freeze_is_not_taken_for_young() {
         // Made at 2 s, queued while the broker was frozen, appended and read at 12 s.
         let mut way = Way::default();
-        way.age(ms(0), Some(ms(0)), Instant(ms(1_000)));
-        assert_eq!(way.age(ms(0), Some(ms(0)), Instant(ms(12_000))), ms(10_000));
+        way.age(known(0), known(0), Instant(ms(1_000)));
+        assert_eq!(way.age(known(0), known(0), Instant(ms(12_000))), known(10_000));
         assert_eq!(
-            way.age(ms(0), Some(ms(0)), Instant(ms(12_100))),
-            ms(0),
+            way.age(known(0), known(0), Instant(ms(12_100))),
+            known(0),
             "the next one was made afterwards"
         );
     }

@@ -310,11 +310,12 @@ impl Machine {
         let Some(snapshot) = fresh.snapshot() else { return Step::Nothing };
         // Within one history a later state is at least as young as the one before it.
         let shown = match relation(fresh, &self.shown) {
-            Some(Relation::Same(_)) => self.shown.age(now),
+            Some(Relation::Same(_)) => self.shown.heard_age(now),
             Some(Relation::OlderHistory | Relation::NewerHistory | Relation::Conflict) | None => None,
         };
-        let age = fresh.age(now).into_iter().chain(shown).min().unwrap_or_default();
-        let installed = self.shown.install(snapshot, Some(Heard { at: now, age }), reason, wall);
+        let age = fresh.heard_age(now).into_iter().chain(shown).min();
+        let heard = age.map(|age| Heard { at: now, age });
+        let installed = self.shown.install(snapshot, heard, reason, wall);
         debug_assert_eq!(installed, Outcome::Applied, "I31: a state that goes back was about to be shown");
         self.place = Some(next);
         self.doing = Doing::Following { next, since: now };

@@ -541,13 +541,16 @@ async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
         match within(events.next()).await.unwrap() {
             Event::SnapshotBegin(head) => assert_eq!(head.region, region),
             Event::Page(records) => kinds.push(records.len()),
-            Event::Bookmark(bookmark) if bookmark.count == 1 && bookmark.age < Duration::from_secs(3) => {
-                break bookmark.age;
+            // Until the end of the log was met nobody knows how old it is, and nobody guesses.
+            Event::Bookmark(bookmark) if bookmark.count == 1 => {
+                if let Some(age) = bookmark.age {
+                    break age;
+                }
             }
             Event::SnapshotEnd(_, _) | Event::Delta(_) | Event::Bookmark(_) | Event::Resync(_, _) => {}
         }
     };
-    assert!(age < Duration::from_secs(3));
+    assert!(age < Duration::from_secs(3), "the first age that is told is true: {age:?}");
     assert_eq!(kinds, [1]);
     let own = Source::new(Region::parse("eu-west").unwrap(), std::slice::from_ref(&endpoint))
         .unwrap()

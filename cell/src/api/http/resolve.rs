@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use rollcall_model::resolve::{Asked, everybody, resolve};
 use rollcall_model::route::{For, unmeasured};
-use rollcall_model::{Code, Freshness, Invalid, Query, Reach, Region};
+use rollcall_model::{Code, Freshness, Invalid, Query, Reach, Region, limits};
 use serde::Serialize;
 
 use crate::api::http::json::{self, Agent, RegionJson, Shown};
@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::regions::Regions;
 
 /// States older than this are not asked: the SDK's own limit, a day.
-const AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
+const AGE_MAX: Duration = limits::AGE_MAX;
 /// Different questions that each have their turn. Two that fall together share one, which costs them evenness alone.
 const TURNS: usize = 256;
 

@@ -16,7 +16,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use futures_util::stream;
-use rollcall_model::{Change, Code, Delta, Event, Invalid, Position, Query, Region};
+use rollcall_model::{Change, Code, Delta, Event, Invalid, Position, Query, Region, limits};
 use serde::Serialize;
 
 use crate::api::Api;
@@ -222,7 +222,7 @@ impl Told {
                     position: PositionJson::from(&mark.position),
                     count: mark.count,
                     digest: mark.digest.to_string(),
-                    age_ms: millis(mark.age),
+                    age_ms: millis(mark.age.unwrap_or(limits::UNHEARD_AGE)),
                 };
                 write(text, "bookmark", Some(&id), &bookmark);
             }

@@ -150,6 +150,25 @@ fn i37_a_record_that_cannot_be_read_leads_to_one_resync_and_the_chain_goes_on() 
 }
 
 #[test]
+fn i21_what_is_read_before_the_logs_end_was_met_is_of_unknown_age_and_stays_usable() {
+    let (mut world, mut machine, mut origin) = (World::new(), machine(), Origin::new(REGION, "1-a"));
+    origin.put("ops/mail/1");
+    world.write_snapshot(&origin);
+    world.append(&FeedItem::Bookmark(origin.beat(world.now)));
+    assert!(world.step(&mut machine) && machine.shown().state().is_some());
+    let later = world.now.plus(Duration::from_secs(60));
+    let is_unknown =
+        |view: &View| view.heard_age(later).is_none() && view.age(later) == view.age(Instant::default());
+    assert!(is_unknown(machine.shown()), "a snapshot says nothing of its age");
+    let behind = Record { lain_at_most: None, ..world.at(0).unwrap() };
+    assert_eq!(machine.record(&behind, world.now, Timestamp(0), 0.5), Step::Applied);
+    assert!(is_unknown(machine.shown()), "nor does a bookmark that may have lain there for hours");
+    world.append(&FeedItem::Bookmark(origin.beat(world.now)));
+    assert_eq!(machine.record(&world.at(1).unwrap(), world.now, Timestamp(0), 0.5), Step::Applied);
+    assert_eq!(machine.shown().heard_age(world.now), Some(Duration::ZERO));
+}
+
+#[test]
 fn i45_a_record_of_another_region_is_refused() {
     let (mut world, mut machine, mut origin) = followed();
     let mut other = Origin::new("elsewhere", "1-a");
