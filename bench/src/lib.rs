@@ -10,6 +10,7 @@ pub mod bare;
 pub mod fields;
 pub mod figures;
 pub mod fleet;
+pub mod floor;
 pub mod nacos;
 pub mod offered;
 pub mod pair;

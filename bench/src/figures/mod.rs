@@ -31,7 +31,7 @@ const FIGURES: [(&str, Run); 16] = [
     ("registrations", |_| on_all_cores(registrations::run())),
     ("register-latency", |_| on_all_cores(register_latency::run())),
     ("mass-expiry", |_| on_all_cores(mass_expiry::run())),
-    ("renewals", |_| on_all_cores(renewals::run())),
+    ("renewals", |words| on_all_cores(renewals::run(words))),
     ("overload", |_| on_all_cores(overload::run())),
     ("restart", |_| on_all_cores(restart::run())),
     ("resolve", |_| resolve::run()),

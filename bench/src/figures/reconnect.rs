@@ -71,6 +71,8 @@ pub(super) async fn run() {
         whole.push(took);
         waits_p50.push(quantile(&waits, 0.5));
     }
+    // Before the cell goes, which would send them away.
+    watching.into_iter().for_each(|told| (told.cut_off)());
     println!("min / median / max");
     println!("  all current, s          {}  (goal 5)", spread(&whole, 2));
     println!("  one of them, p50, s     {}", spread(&waits_p50, 3));

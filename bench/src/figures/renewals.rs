@@ -1,10 +1,12 @@
 //! Renewals per CPU-second of the server: a cell's session with one and with twenty renewals a message, beside etcd's
 //! lease keepalive and, where it is installed, r-nacos' beat. All in the same shape: 32 connections, one message in
-//! flight on each; they take turns. Goals: one a message ≥ 3 × etcd and ≥ 5 × r-nacos; twenty ≥ 20 × etcd.
+//! flight on each; they take turns. Goals: one a message ≥ 3 × etcd and ≥ 5 × r-nacos; twenty ≥ 20 × etcd. Beside them
+//! the floor: a stream of the same messages where nothing is judged, bare and behind our serving edge.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use crate::floor::{self, Floor, Place};
 use crate::nacos::{Beat, Nacos};
 use crate::region::Region;
 use crate::session::{Session, small};
@@ -31,6 +33,11 @@ impl Registrant {
         let all = (0..EACH).map(|n| small(format!("bench/caller-{connection}/{n}"), 300));
         let items = session.register_all(all).await;
         Self { session, items, next: 0 }
+    }
+
+    /// The same words to a floor, which knows nobody.
+    async fn with(floor: &Floor, known: &Self) -> Self {
+        Self { session: Session::open(floor.url()).await, items: known.items.clone(), next: 0 }
     }
 }
 
@@ -71,16 +78,23 @@ impl Connection for Beat {
     }
 }
 
-pub(super) async fn run() {
+pub(super) async fn run(words: &[String]) {
+    if let [place, address] = words {
+        return floor::serve(place, address).await;
+    }
     println!(
         "renewals per CPU-second of the server, {CONNECTIONS} connections x 1 message in flight, {} registrations",
         CONNECTIONS * EACH
     );
     println!("{}", machine());
     let region = Region::up();
-    let (mut sessions, mut leases) = (Vec::new(), Vec::new());
+    let floors = [Floor::start("renewals", Place::Bare).await, Floor::start("renewals", Place::Edge).await];
+    let (mut sessions, mut leases, mut bare, mut edge) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for connection in 0..CONNECTIONS {
-        sessions.push(Registrant::open(&region.cell(), connection).await);
+        let session = Registrant::open(&region.cell(), connection).await;
+        bare.push(Registrant::with(&floors[0], &session).await);
+        edge.push(Registrant::with(&floors[1], &session).await);
+        sessions.push(session);
         leases.push(Lease::open(&region.etcd()).await);
     }
     let nacos = Nacos::start().await;
@@ -88,39 +102,82 @@ pub(super) async fn run() {
         Some(nacos) => nacos.beats(CONNECTIONS).await,
         None => Vec::new(),
     };
-    let (mut one, mut twenty, mut etcd, mut rnacos) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut told = Told::default();
     for round in 0..=ROUNDS {
-        let a = measure(region.cell_pid(), &mut sessions, 1).await;
-        let b = measure(region.etcd_pid(), &mut leases, 1).await;
-        let c = measure(region.cell_pid(), &mut sessions, 20).await;
-        let d = match &nacos {
-            Some(nacos) => measure(nacos.pid(), &mut beats, 1).await,
-            None => 0.0,
+        let of = Told {
+            one: vec![measure(region.cell_pid(), &mut sessions, 1).await],
+            etcd: vec![measure(region.etcd_pid(), &mut leases, 1).await],
+            bare: vec![measure(floors[0].pid(), &mut bare, 1).await],
+            edge: vec![measure(floors[1].pid(), &mut edge, 1).await],
+            twenty: vec![measure(region.cell_pid(), &mut sessions, 20).await],
+            bare_twenty: vec![measure(floors[0].pid(), &mut bare, 20).await],
+            nacos: match &nacos {
+                Some(nacos) => vec![measure(nacos.pid(), &mut beats, 1).await],
+                None => Vec::new(),
+            },
         };
-        if round == 0 {
-            continue; // the first round warms all of them up
-        }
+        if round > 0 {
+            told.add(round, of);
+        } // the first round warms all of them up
+    }
+    told.print();
+}
+
+/// What was measured of each, per CPU-second, round by round.
+#[derive(Default)]
+struct Told {
+    one: Vec<f64>,
+    twenty: Vec<f64>,
+    etcd: Vec<f64>,
+    bare: Vec<f64>,
+    edge: Vec<f64>,
+    bare_twenty: Vec<f64>,
+    nacos: Vec<f64>,
+}
+
+impl Told {
+    fn add(&mut self, round: usize, of: Self) {
         println!(
-            "round {round}: cell {a:.0}, etcd {b:.0}, cell with 20 a message {c:.0}, r-nacos {d:.0} per CPU-second; load {}",
+            "round {round}: cell {:.0}, etcd {:.0}, floor {:.0}, behind the edge {:.0}, with 20 a message cell {:.0}, floor {:.0}, r-nacos {:.0} per CPU-second; load {}",
+            of.one[0],
+            of.etcd[0],
+            of.bare[0],
+            of.edge[0],
+            of.twenty[0],
+            of.bare_twenty[0],
+            of.nacos.first().copied().unwrap_or_default(),
             load()
         );
-        one.push(a);
-        etcd.push(b);
-        twenty.push(c);
-        rnacos.push(d);
+        self.one.extend(of.one);
+        self.twenty.extend(of.twenty);
+        self.etcd.extend(of.etcd);
+        self.bare.extend(of.bare);
+        self.edge.extend(of.edge);
+        self.bare_twenty.extend(of.bare_twenty);
+        self.nacos.extend(of.nacos);
     }
-    let ratio = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(a, b)| a / b).collect::<Vec<_>>();
-    println!("per CPU-second, min / median / max");
-    println!("  cell, 1 a message       {}", spread(&one, 0));
-    println!("  cell, 20 a message      {}", spread(&twenty, 0));
-    println!("  etcd lease keepalive    {}", spread(&etcd, 0));
-    println!("  1 a message, to etcd    {}  (goal 3)", spread(&ratio(&one, &etcd), 2));
-    println!("  20 a message, to etcd   {}  (goal 20)", spread(&ratio(&twenty, &etcd), 1));
-    if nacos.is_some() {
-        println!("  r-nacos beat            {}", spread(&rnacos, 0));
-        println!("  1 a message, to r-nacos {}  (goal 5)", spread(&ratio(&one, &rnacos), 2));
-    } else {
-        println!("  r-nacos is not installed: infra/install.sh bench");
+
+    fn print(&self) {
+        let ratio = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(a, b)| a / b).collect::<Vec<_>>();
+        println!("per CPU-second, min / median / max");
+        println!("  cell, 1 a message       {}", spread(&self.one, 0));
+        println!("  cell, 20 a message      {}", spread(&self.twenty, 0));
+        println!("  floor, 1 a message      {}", spread(&self.bare, 0));
+        println!("  floor behind our edge   {}", spread(&self.edge, 0));
+        println!("  floor, 20 a message     {}", spread(&self.bare_twenty, 0));
+        println!("  etcd lease keepalive    {}", spread(&self.etcd, 0));
+        println!("  1 a message, to etcd    {}  (goal 3)", spread(&ratio(&self.one, &self.etcd), 2));
+        println!("  20 a message, to etcd   {}  (goal 20)", spread(&ratio(&self.twenty, &self.etcd), 1));
+        println!("  floor, to etcd          {}", spread(&ratio(&self.bare, &self.etcd), 2));
+        println!("  1 a message, to floor   {}", spread(&ratio(&self.one, &self.bare), 2));
+        println!("  our edge, to floor      {}", spread(&ratio(&self.edge, &self.bare), 2));
+        println!("  20 a message, to floor  {}", spread(&ratio(&self.twenty, &self.bare_twenty), 2));
+        if self.nacos.is_empty() {
+            println!("  r-nacos is not installed: infra/install.sh bench");
+        } else {
+            println!("  r-nacos beat            {}", spread(&self.nacos, 0));
+            println!("  1 a message, to r-nacos {}  (goal 5)", spread(&ratio(&self.one, &self.nacos), 2));
+        }
     }
 }
 
