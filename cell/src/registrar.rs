@@ -182,7 +182,8 @@ impl Registrar {
         holds: impl Iterator<Item = (&'a str, Epoch)>,
         mut renewed: impl FnMut(&'a str, LeaseTimes),
     ) -> bool {
-        self.keeper.renew_each(holds, |id, renewal, wall| {
+        let mut count = 0;
+        let all = self.keeper.renew_each(holds, |id, renewal, wall| {
             match renewal {
                 Renewal::Renewed(length) => renewed(id, times_at(wall, length)),
                 Renewal::KeptAlive(length) => {
@@ -190,8 +191,14 @@ impl Registrar {
                 }
                 Renewal::Superseded | Renewal::NotRegistered | Renewal::Wait => return false,
             }
+            count += 1;
             true
-        })
+        });
+        // Where one is in the way all of them are asked again, and counted then.
+        if all {
+            self.renewals.count_renewed(count);
+        }
+        all
     }
 
     async fn judged(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Result<LeaseTimes, Refusal> {

@@ -33,6 +33,13 @@ impl Renewals {
         );
     }
 
+    /// So many were renewed in one message.
+    pub(super) fn count_renewed(&self, many: u64) {
+        if let Some(count) = self.0.first() {
+            count.fetch_add(many, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn count<T>(&self, judged: &Result<T, Refusal>) {
         let at = match judged.as_ref().map_err(|refusal| refusal.code) {
             Ok(_) => 0,

@@ -65,6 +65,21 @@ fn code(response: &Response) -> &str {
 }
 
 #[tokio::test]
+async fn renewals_of_a_session_are_counted() {
+    let cell = Cell::start().await;
+    let mut session = Session::open(&cell).await;
+    session.ask(1, register("ops/mail/1")).await;
+    let (1, Response::Register(registered)) = session.answer().await else { panic!("not registered") };
+    for items in [1, 20] {
+        let items = vec![renewal("ops/mail/1", registered.epoch); items];
+        session.ask(2, Request::Renew(v1::RenewRequest { items })).await;
+        let (2, Response::Renew(_)) = session.answer().await else { panic!("not renewed") };
+    }
+    let figures = cell.get("/metrics").await.text;
+    assert!(figures.contains(r#"rollcall_cell_lease_renewals_total{outcome="ok"} 21"#), "{figures}");
+}
+
+#[tokio::test]
 async fn every_call_of_a_writer_goes_on_one_stream() {
     let cell = Cell::start().await;
     let mut session = Session::open(&cell).await;
