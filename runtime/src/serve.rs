@@ -23,6 +23,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use futures_util::future::Either;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use socket2::{SockRef, TcpKeepalive};
@@ -326,43 +329,67 @@ impl Shared {
         let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse), self.words));
         let mut connection = Box::pin(builder.serve_connection(io, service));
         let mut is_ending = false;
+        // Each is asked only when it has something to say: a connection's task runs for every message, and the end of the
+        // process is one lock that all connections would take turns at.
+        let mut calls = FuturesUnordered::new();
+        calls.push(Either::Left(self.stopping.cancelled().map(|()| Call::Stop)));
+        calls.push(Either::Right(self.next_look(&pulse)));
         loop {
-            let next = tokio::time::sleep_until(pulse.next_look(&self.limits));
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(listener = self.name, %peer, %error, "connection broke off");
                     }
                     return;
                 }
-                () = self.stopping.cancelled(), if !is_ending => {
-                    connection.as_mut().graceful_shutdown();
-                    is_ending = true;
+                Some(call) = calls.next() => {
+                    let verdict = match call {
+                        Call::Stop if is_ending => continue,
+                        Call::Stop => {
+                            connection.as_mut().graceful_shutdown();
+                            is_ending = true;
+                            continue;
+                        }
+                        Call::Look => pulse.look(&self.limits),
+                    };
+                    match verdict {
+                        Verdict::Alive => {}
+                        Verdict::SlowHead => {
+                            self.cut("slow_head");
+                            return;
+                        }
+                        // Neither pings nor TCP's probes see it: the peer is there, and leaves what it asked for lying.
+                        Verdict::Stalled => {
+                            self.cut("stalled");
+                            tracing::debug!(listener = self.name, %peer, "connection takes nothing, cutting it");
+                            return;
+                        }
+                        // Told to end already, and still there after another such time.
+                        Verdict::Idle if is_ending => return,
+                        Verdict::Idle => {
+                            self.cut("idle");
+                            connection.as_mut().graceful_shutdown();
+                            pulse.rest();
+                            is_ending = true;
+                        }
+                    }
+                    calls.push(Either::Right(self.next_look(&pulse)));
                 }
-                () = next => match pulse.look(&self.limits) {
-                    Verdict::Alive => {}
-                    Verdict::SlowHead => {
-                        self.cut("slow_head");
-                        return;
-                    }
-                    // Neither pings nor TCP's probes see it: the peer is there, and leaves what it asked for lying.
-                    Verdict::Stalled => {
-                        self.cut("stalled");
-                        tracing::debug!(listener = self.name, %peer, "connection takes nothing, cutting it");
-                        return;
-                    }
-                    // Told to end already, and still there after another such time.
-                    Verdict::Idle if is_ending => return,
-                    Verdict::Idle => {
-                        self.cut("idle");
-                        connection.as_mut().graceful_shutdown();
-                        pulse.rest();
-                        is_ending = true;
-                    }
-                },
             }
         }
     }
+
+    /// When the connection is to be looked at again.
+    fn next_look(&self, pulse: &Pulse) -> impl Future<Output = Call> + use<> {
+        tokio::time::sleep_until(pulse.next_look(&self.limits)).map(|()| Call::Look)
+    }
+}
+
+/// What a connection is called for beside what comes on it.
+enum Call {
+    Stop,
+    Look,
 }
 
 /// Small answers leave at once: held back for company they would wait 40 ms for an acknowledgement. And a peer that is

@@ -30,6 +30,8 @@ const ANSWER_BYTES: usize = 256;
 
 pub(super) struct Socket {
     stream: Gathered,
+    /// The peer speaks HTTP/2: it may ask for much at once.
+    has_streams: bool,
     pulse: Arc<Pulse>,
     /// Set once the writing side is closed and the peer may still be sending.
     lingering: Option<Pin<Box<Sleep>>>,
@@ -41,13 +43,18 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, words: Words) -> Self {
         let stream = Gathered::new(stream);
-        Self { stream, pulse, lingering: None, words, instead: None }
+        Self { stream, has_streams: false, pulse, lingering: None, words, instead: None }
     }
 
     /// Where the machine's own answer begins, if it is one. Bytes of an application may look like it (a registrant chooses
     /// some of them), so only where the machine can have answered is there one.
     fn own_answer(&self, bytes: &[u8]) -> Option<(usize, Unreadable)> {
         unreadable::own_answer(bytes).filter(|_| self.pulse.awaits_head())
+    }
+
+    /// Gathers small answers while there are several that may have something to say.
+    fn gather(&mut self) {
+        self.stream.gather(self.has_streams && self.pulse.has_several());
     }
 
     /// Notes that the network took some of an answer: its peer is slow, and no more than that.
@@ -82,9 +89,8 @@ impl AsyncRead for Socket {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if let Some(came) = buffer.filled().get(before..)
             && !came.is_empty()
-            && self.pulse.came(came)
         {
-            self.stream.gather();
+            self.has_streams = self.pulse.came(came);
         }
         Poll::Ready(Ok(()))
     }
@@ -97,6 +103,7 @@ impl AsyncWrite for Socket {
         }
         match self.own_answer(bytes) {
             None => {
+                self.gather();
                 let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
                 self.noted(written)
             }
@@ -126,6 +133,7 @@ impl AsyncWrite for Socket {
                 Pin::new(&mut self.stream).poll_write_vectored(cx, before)
             }
             _ => {
+                self.gather();
                 let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
                 self.noted(written)
             }

@@ -3,7 +3,8 @@
 //! HTTP/2's machine hands over one message at a time and asks after each for it to leave. With a hundred watches on one
 //! connection that is a hundred calls of the kernel for one change, which cost more than making the messages did. So what
 //! it hands over in one turn is gathered, and leaves at the beginning of its next, which comes at once: in between, the
-//! streams of the connection that have something to say are heard.
+//! streams of the connection that have something to say are heard. A turn more costs as much as a small message does, so
+//! that a connection with one stream, which has no company to wait for, does not gather.
 //!
 //! Promises: bytes leave in the order they came, at the next turn or before; no more than [`MOST`] wait. Never here: a
 //! timer. Only who is asked to gather does; until then this is the socket itself.
@@ -35,9 +36,9 @@ impl Gathered {
         Self { stream, is_gathering: false, waiting: Vec::new(), left: 0, is_due: false }
     }
 
-    /// From now on small writes are gathered.
-    pub(super) const fn gather(&mut self) {
-        self.is_gathering = true;
+    /// Whether small writes are gathered from now on. What waits already leaves before what comes then.
+    pub(super) const fn gather(&mut self, gathers: bool) {
+        self.is_gathering = gathers;
     }
 
     /// Writes what waits.
@@ -158,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_said_in_one_turn_leaves_together_at_the_next() {
         let (mut gathered, mut peer) = pair().await;
-        gathered.gather();
+        gathered.gather(true);
         turn(&mut gathered, &[b"one ", b"two ", b"three"]).await;
         let mut came = [0; 64];
         let early = peer.try_read(&mut came).unwrap_err();
@@ -175,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_large_leaves_behind_what_waits_and_nothing_waits_without_bound() {
         let (mut gathered, mut peer) = pair().await;
-        gathered.gather();
+        gathered.gather(true);
         let mut said = Vec::new();
         for n in 0..200_u32 {
             let bytes = vec![n.to_le_bytes()[0]; if n % 7 == 0 { LARGE + 1 } else { 900 }];
@@ -199,6 +200,20 @@ mod tests {
         let sizes = (0..200).map(|n| if n % 7 == 0 { LARGE + 1 } else { 900 });
         assert_eq!(said.len(), sizes.sum::<usize>());
         assert!(said.is_sorted(), "in order");
+    }
+
+    #[tokio::test]
+    async fn who_is_alone_again_writes_at_once_and_behind_what_waited() {
+        let (mut gathered, mut peer) = pair().await;
+        gathered.gather(true);
+        turn(&mut gathered, &[b"one "]).await;
+        gathered.gather(false);
+        let wrote = poll_fn(|cx| Pin::new(&mut gathered).poll_write(cx, b"two")).await;
+        assert_eq!(wrote.unwrap(), 3);
+        let mut came = [0; 7];
+        let read = tokio::time::timeout(std::time::Duration::from_secs(20), peer.read_exact(&mut came));
+        read.await.expect("both have left").unwrap();
+        assert_eq!(&came, b"one two");
     }
 
     #[tokio::test]

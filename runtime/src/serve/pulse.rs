@@ -3,6 +3,7 @@
 //! Promises: a request counts from its head until its answer's last byte is taken, whatever becomes of it in between.
 //! Never here: a decision to close; that is the connection's.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -17,6 +18,8 @@ const PREFACE_BYTES: usize = 24;
 #[derive(Debug)]
 pub(super) struct Pulse {
     state: Mutex<State>,
+    /// As many as `requests` says, for who asks at every write.
+    under_way: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl Pulse {
             offered: 0,
             moved: now,
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), under_way: AtomicUsize::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,8 +112,14 @@ impl Pulse {
         let mut state = self.state();
         state.requests += 1;
         state.head_since = None;
+        self.under_way.store(state.requests, Ordering::Relaxed);
         drop(state);
         Turn { pulse: Arc::clone(self) }
+    }
+
+    /// Whether several answers are under way: then what one of them says may have company.
+    pub(super) fn has_several(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) > 1
     }
 
     /// Whether what is written now can be the machine's own answer to a head that it could not read: of HTTP/1, with no
@@ -211,5 +220,6 @@ impl Drop for Turn {
         let mut state = self.pulse.state();
         state.requests -= 1;
         state.resting_since = Instant::now();
+        self.pulse.under_way.store(state.requests, Ordering::Relaxed);
     }
 }

@@ -41,9 +41,6 @@ pub(super) const PATH: &str = "/rollcall.v1.Registrar/Session";
 /// Calls under way on one stream: twice what one group of the store takes, so that one stream can keep it busy.
 const CALLS_MOST: usize = 256;
 
-/// After so many answers without a wait between them it is asked whether the process stops.
-const ANSWERS_UNASKED: u8 = 64;
-
 type Call = Pin<Box<dyn Future<Output = SessionResponse> + Send>>;
 
 /// The answers of one stream.
@@ -53,9 +50,9 @@ pub(super) struct Session {
     /// Read until the writer ends it, it breaks, or the process stops.
     requests: Option<Streaming<Asked>>,
     calls: FuturesUnordered<Call>,
-    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Answers since it was last asked.
-    unasked: u8,
+    /// The process stops. One future in a set of its own, which asks it only when it has something to say: asked for every
+    /// message, it would be a lock that all sessions take turns at.
+    stopping: FuturesUnordered<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// Why the stream ends, if its writer did not end it: said after the last answer.
     farewell: Option<Status>,
 }
@@ -82,15 +79,14 @@ impl StreamingService<Asked> for Door {
 
 impl Session {
     fn new(api: Arc<Api>, requests: Streaming<Asked>, address: Option<IpAddr>) -> Self {
-        let stopping = Box::pin(api.stopping.clone().cancelled_owned());
+        let stopping = FuturesUnordered::from_iter([Box::pin(api.stopping.clone().cancelled_owned())]);
         let calls = FuturesUnordered::new();
-        Self { api, address, requests: Some(requests), calls, stopping, unasked: 0, farewell: None }
+        Self { api, address, requests: Some(requests), calls, stopping, farewell: None }
     }
 
     /// Ends the reading when the process stops.
     fn look_up(&mut self, context: &mut Context<'_>) {
-        self.unasked = 0;
-        if self.stopping.as_mut().poll(context).is_ready() {
+        if let Poll::Ready(Some(())) = Pin::new(&mut self.stopping).poll_next(context) {
             let draining = Refusal::new(Code::Draining, "this cell is stopping; others of the region go on");
             (self.requests, self.farewell) = (None, Some(refused(&draining)));
         }
@@ -98,16 +94,13 @@ impl Session {
 
     /// Reads what has come and begins it, until there is an answer, nothing more to read, or no room for it.
     fn read(&mut self, context: &mut Context<'_>) -> Option<Answer> {
-        if self.unasked >= ANSWERS_UNASKED {
-            self.look_up(context);
-        }
+        self.look_up(context);
         while let Some(requests) = &mut self.requests
             && self.calls.len() < CALLS_MOST
         {
             match Pin::new(requests).poll_next(context) {
                 Poll::Ready(Some(Ok(Asked::Renewals(renewals)))) => {
                     if let Some(answer) = self.renew(&renewals) {
-                        self.unasked += 1;
                         return Some(answer);
                     }
                 }
@@ -119,10 +112,7 @@ impl Session {
                     (self.requests, self.farewell) = (None, Some(refusal::unread(&status)));
                 }
                 Poll::Ready(None) => self.requests = None,
-                Poll::Pending => {
-                    self.look_up(context);
-                    return None;
-                }
+                Poll::Pending => return None,
             }
         }
         None
