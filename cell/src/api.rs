@@ -24,6 +24,7 @@ use crate::admission::{AdmissionHandle, Standing};
 use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;
+use crate::store::space::Space;
 
 pub use figures::Figures;
 pub use http::Turns;
@@ -37,6 +38,8 @@ pub struct Api {
     pub admission: AdmissionHandle,
     /// What readers read.
     pub regions: Regions,
+    /// Whether the store has any.
+    pub space: Space,
     /// What is counted of calls.
     pub figures: Figures,
     /// Time.

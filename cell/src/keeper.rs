@@ -51,6 +51,8 @@ enum Beaten {
     Fenced,
     /// The store did not answer.
     Unheard,
+    /// The store has no space for it.
+    Full,
 }
 
 /// The task: stands for office, keeps the leases while it holds it, and stands again.
@@ -138,6 +140,9 @@ impl<S: Store> Keeper<S> {
     /// Writes the first beat and waits until the replica shows it: a write of this term that came back through the
     /// history proves the replica as current as a linearizable read would (I09), and says so in the region's own
     /// keys, whatever else lives in the same store.
+    ///
+    /// A store without space takes no beat. Then the replica is current once it shows this term in office: it has
+    /// applied the predecessor's end, and so all that was written under it; since then nobody else judged a lease.
     async fn prove_current(&mut self, tenure: &Tenure, cancel: &CancellationToken) -> Option<Arc<Founding>> {
         let proof = async {
             loop {
@@ -154,6 +159,16 @@ impl<S: Store> Keeper<S> {
                     }
                     Beaten::Fenced => return None,
                     Beaten::Unheard => tokio::time::sleep(BEAT).await,
+                    Beaten::Full => {
+                        let is_shown = |known: &Option<InOffice>| {
+                            known.as_ref().is_some_and(|known| known.term == tenure.term)
+                        };
+                        let mut known = self.handle.known();
+                        // It may have space again first, or another history.
+                        if let Ok(Ok(_)) = tokio::time::timeout(BEAT, known.wait_for(is_shown)).await {
+                            return Some(founding);
+                        }
+                    }
                 }
             }
         };
@@ -173,8 +188,9 @@ impl<S: Store> Keeper<S> {
                 tracing::warn!(term = tenure.term, "keeper fenced");
                 Beaten::Fenced
             }
+            // Age grows meanwhile; the office ends by its own judgement, not by a missed beat.
+            Err(StoreError::Full) => Beaten::Full,
             Err(error) => {
-                // Age grows meanwhile; the office ends by its own judgement, not by a missed beat.
                 tracing::warn!(%error, "beat not written");
                 Beaten::Unheard
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rollcall_model::{Code, Epoch, Invalid, Registration};
 
 use crate::store::StoreError;
+use crate::store::space::REMEDY;
 
 /// Who holds the instance now, for the loser of an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,11 @@ impl Refusal {
     pub fn store(error: &StoreError) -> Self {
         match error {
             StoreError::Unknown(_) => Self::new(Code::OutcomeUnknown, error.to_string()),
-            StoreError::Unavailable(_) | StoreError::Full => Self {
+            StoreError::Full => Self {
+                retry_after: Some(STORE_RETRY),
+                ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}; {REMEDY}"))
+            },
+            StoreError::Unavailable(_) => Self {
                 retry_after: Some(STORE_RETRY),
                 ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}"))
             },

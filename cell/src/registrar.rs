@@ -8,6 +8,7 @@ mod judging;
 mod registering;
 mod sharing;
 mod turns;
+mod unwritten;
 mod words;
 
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 use rollcall_model::planted::{self, Bug};
 use rollcall_model::{
-    Clock, Code, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Owned, Position,
-    Registration, Renewal, Revision, Timestamp, View, limits,
+    Clock, Code, Epoch, Holder, InstanceId, LeaseState, Lifecycle, Load, LoadLimits, Position, Registration,
+    Renewal, Revision, Timestamp, View, limits,
 };
 use rollcall_proto::store::Gone;
 use tokio::sync::watch;
@@ -32,6 +33,7 @@ use crate::translate;
 
 pub use counts::Renewals;
 pub use turns::Turns;
+pub use unwritten::Unwritten;
 
 /// An accepted registration.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,6 +130,8 @@ pub struct Registrar {
     pub turns: Turns,
     /// When reported load degrades, and how often it is written.
     pub load_limits: LoadLimits,
+    /// Reports that the store did not take yet.
+    pub unwritten: Unwritten,
     /// What became of renewals.
     pub renewals: Renewals,
     /// Time.
@@ -150,25 +154,29 @@ impl Registrar {
         self.renewals.count(&judged);
         let renewed = judged?;
         // Whoever's declaration was replaced speaks of another one than readers see.
-        if !renewed.superseded && self.is_news(id, epoch, &report) {
-            // The lease is renewed whatever becomes of the word: a slow store must not make the answer late. What
-            // was not written is said again with the next beat.
-            let words = |current: &Registration| {
-                let news = self.news(current, &report);
-                let owned = news.map_or_else(|| current.owned.clone(), |news| news.owned);
-                // It was renewed just now.
-                Ok(Owned { overdue: false, ..owned })
-            };
-            let write = async {
-                if self.is_to_be_written(id, epoch, &report).await {
-                    self.write_owned(id, epoch, words).await?;
+        if renewed.superseded {
+            return Ok(renewed);
+        }
+        if !self.is_news(id, epoch, &report) {
+            if report.lifecycle.is_some() {
+                // It took its word back before that could be written.
+                self.unwritten.forget(id);
+            }
+            return Ok(renewed);
+        }
+        // The lease is renewed whatever becomes of the word: a slow store must not make the answer late. What was not
+        // written is kept, and said again with the next beat of most owners.
+        match tokio::time::timeout(REPORT_WAIT, self.write_report(id, epoch, &report, None)).await {
+            Ok(Ok(())) => self.unwritten.forget(id),
+            Ok(Err(refusal)) => {
+                tracing::debug!(%id, code = refusal.code.as_str(), "report not written");
+                if unwritten::is_the_stores(&refusal) {
+                    self.keep_unwritten(id, epoch, report);
                 }
-                Ok::<_, Refusal>(())
-            };
-            match tokio::time::timeout(REPORT_WAIT, write).await {
-                Ok(Ok(())) => {}
-                Ok(Err(refusal)) => tracing::debug!(%id, code = refusal.code.as_str(), "report not written"),
-                Err(_) => tracing::debug!(%id, "report not written in time"),
+            }
+            Err(_) => {
+                tracing::debug!(%id, "report not written in time");
+                self.keep_unwritten(id, epoch, report);
             }
         }
         Ok(renewed)

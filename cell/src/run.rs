@@ -19,9 +19,10 @@ use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::regions::Regions;
-use crate::registrar::{Registrar, Renewals, Turns};
+use crate::registrar::{Registrar, Renewals, Turns, Unwritten};
 use crate::replica::Replica;
 use crate::store::Store;
+use crate::store::space::{Noticed, Space};
 use crate::views::RemoteView;
 
 /// What a cell needs from its process.
@@ -81,7 +82,9 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let Start { config, clock, tasks, metrics, http, grpc, keep_on_disk, commit } = start;
     config.check()?;
     let own = region(&config.region)?;
-    let store = Arc::new(store);
+    let space = Space::default();
+    space.register(&metrics);
+    let store = Arc::new(Noticed::new(store, space.clone()));
     let cancel = tasks.cancelled();
     if keep_on_disk {
         let lock =
@@ -164,10 +167,12 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         founding,
         turns: Turns::default(),
         load_limits: config.health.limits(),
+        unwritten: Unwritten::default(),
         renewals: Renewals::default(),
         clock: clock.clone(),
     };
     registrar.renewals.register(&metrics);
+    tasks.spawn("unwritten", registrar.clone().write_unwritten(cancel.clone()));
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
     let peers = Peers::new(&metrics);
@@ -175,6 +180,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         registrar: registrar.clone(),
         admission,
         regions: regions.clone(),
+        space,
         figures: api::Figures::new(&metrics, clock.clone()),
         clock,
         zone: config.zone.clone(),

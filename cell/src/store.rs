@@ -14,6 +14,7 @@ pub mod embedded;
 pub mod etcd;
 pub mod keys;
 mod rules;
+pub mod space;
 
 use std::future::Future;
 use std::sync::Arc;

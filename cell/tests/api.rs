@@ -8,6 +8,7 @@ mod api {
     mod cell;
     mod events;
     mod forwarding;
+    mod full;
     mod grpc;
     mod lists;
     mod moody;

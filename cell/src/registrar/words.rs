@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use rollcall_model::declaration::check_metadata;
-use rollcall_model::{Epoch, InstanceId, Owned, Registration, load};
+use rollcall_model::{Epoch, InstanceId, Lifecycle, Owned, Registration, load};
 
 use super::{Registrar, Report, TRIES, Update, contended, lost_to};
 use crate::group::Outcome;
@@ -24,7 +24,35 @@ impl Registrar {
         epoch: Epoch,
         update: Update,
     ) -> Result<Arc<Registration>, Refusal> {
-        self.write_owned(id, epoch, |current| updated(&current.owned, &update)).await
+        let updated = self.write_owned(id, epoch, |current| updated(&current.owned, &update)).await?;
+        if update.lifecycle.is_some() {
+            self.unwritten.forget(id);
+        }
+        Ok(updated)
+    }
+
+    /// Writes what a renewal reports, if readers are to know of it now; with `against`, only while they see that
+    /// lifecycle.
+    pub(super) async fn write_report(
+        &self,
+        id: &InstanceId,
+        epoch: Epoch,
+        report: &Report,
+        against: Option<Lifecycle>,
+    ) -> Result<(), Refusal> {
+        let words = |current: &Registration| {
+            if against.is_some_and(|against| against != current.owned.lifecycle) {
+                return Ok(current.owned.clone());
+            }
+            let news = self.news(current, report);
+            let owned = news.map_or_else(|| current.owned.clone(), |news| news.owned);
+            // It was renewed just now.
+            Ok(Owned { overdue: false, ..owned })
+        };
+        if self.is_to_be_written(id, epoch, report).await {
+            self.write_owned(id, epoch, words).await?;
+        }
+        Ok(())
     }
 
     /// Writes what `words` make of the registration beside its declaration; nothing when they change nothing.

@@ -161,13 +161,7 @@ impl Store for Etcd {
     }
 
     async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {
-        loop {
-            if let Some(tenure) =
-                election::campaign(&self.members, &self.prefix, candidate, self.memory.as_deref()).await?
-            {
-                return Ok(tenure);
-            }
-        }
+        election::campaign(&self.members, &self.prefix, candidate, self.memory.as_deref()).await
     }
 
     async fn resign(&self, tenure: &Tenure) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
 use rollcall_cell::store::{
-    Committed, Effect, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure,
+    Committed, Effect, Entry, Follow, Group, Happened, Op, Page, Store, StoreError, Tenure,
 };
 use rollcall_model::Revision;
 
@@ -23,6 +23,8 @@ pub(super) enum Mood {
     Late,
     /// It cannot be reached, and what was followed breaks off.
     Severed,
+    /// It has no space: it takes no write that puts anything.
+    Full,
     /// Its history leaves out what happened to registrations, as watches of etcd have.
     Forgetful,
 }
@@ -101,6 +103,10 @@ impl Store for Moody {
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
         self.reached()?;
+        let mut effects = group.also.iter().chain(group.writes.iter().flat_map(|write| &write.then));
+        if self.is(Mood::Full) && effects.any(|effect| matches!(effect, Op::Put(..))) {
+            return Err(StoreError::Full);
+        }
         let is_owners = !group.writes.is_empty();
         let committed = self.inner.commit(group).await;
         if is_owners && self.is(Mood::Mute) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rollcall_cell::store::contract::{commit, follow_until, put, within};
 use rollcall_cell::store::etcd::Etcd;
-use rollcall_cell::store::{Committed, Follow, Group, Op, Store, StoreError};
+use rollcall_cell::store::{Committed, Follow, Group, Op, Store, StoreError, keys};
 use tempfile::TempDir;
 
 use super::etcds::free_base_port;
@@ -207,10 +207,7 @@ async fn without_a_quorum_calls_end_and_a_watch_says_so() {
     assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_store_says_so_and_takes_writes_again_when_there_is_space() {
-    let cluster = Cluster::start(1, &["--quota-backend-bytes", "4194304"]);
-    let store = cluster.store(0).await;
+async fn fill(store: &Etcd) {
     let large = "x".repeat(500 * 1024);
     within("the store is full", async {
         loop {
@@ -224,6 +221,43 @@ async fn a_full_store_says_so_and_takes_writes_again_when_there_is_space() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f08_whoever_stood_for_office_before_the_store_was_full_wins_it_while_it_is() {
+    let cluster = Cluster::start(1, &["--quota-backend-bytes", "4194304"]);
+    let store = cluster.store(0).await;
+    let first = within("the office", store.campaign("first")).await.unwrap();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.campaign("second").await }
+    });
+    within("the second stands", async {
+        while store.list(keys::OFFICE, None, None, 9).await.unwrap().entries.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    fill(&store).await;
+    let late = within("an answer", store.campaign("third")).await;
+    assert!(matches!(late, Err(StoreError::Full)), "{late:?}");
+
+    // As when its process is killed: nobody resigns, and the lease is revoked or lapses.
+    let term = first.term;
+    drop(first);
+    let second = within("the office again", waiting).await.unwrap().unwrap();
+    assert!(second.term > term && !second.lost.is_cancelled());
+    let leave =
+        Group { also: vec![Op::Remove("a".into())], fence: vec![second.fence.clone()], ..Group::default() };
+    let left = within("an answer", store.commit(leave)).await;
+    assert!(matches!(left, Ok(Committed::Done { .. })), "its office stands: {left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_says_so_and_takes_writes_again_when_there_is_space() {
+    let cluster = Cluster::start(1, &["--quota-backend-bytes", "4194304"]);
+    let store = cluster.store(0).await;
+    fill(&store).await;
     let last = store.get("a", None).await.unwrap().0.unwrap().mod_revision;
     // What the operator does.
     within("the compaction", store.compact(last)).await.unwrap();

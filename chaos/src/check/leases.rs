@@ -9,6 +9,9 @@ use super::{Rules, Verdict};
 use crate::history::{Act, Op, Outcome};
 use crate::origin::{Ending, Origin, Standing};
 
+/// A store that takes writes again takes the keeper's beat within so long; others may be faster.
+const BEATS: Duration = Duration::from_millis(1_500);
+
 /// An expiry never comes sooner than one lease after the last acknowledged sign of life was sent.
 ///
 /// The tap sees a removal when it happened or later, and the keeper heard of the owner when the call was sent or
@@ -56,6 +59,9 @@ pub(super) fn expired(standing: &Standing) -> Option<(Duration, Option<u64>)> {
 }
 
 /// No keeper removes anything within one lease after the first beat of its term (I09).
+///
+/// A store without space takes no beat. Where it took nothing at all for two leases, the keeper is judged
+/// from its predecessor's end: it cannot have begun sooner.
 #[must_use]
 pub fn grace(origin: &Origin, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::of("I09");
@@ -71,9 +77,17 @@ pub fn grace(origin: &Origin, rules: &Rules) -> Verdict {
             verdict.judge(false, || format!("I09: {} expired by term {term}, which never beat", standing.id));
             continue;
         };
+        let nothing_was_written = |begin: &Duration| {
+            let between = *begin..first.saturating_sub(BEATS);
+            !origin.standings.iter().any(|other| between.contains(&other.from.at))
+        };
+        let office = in_office(origin, moment.life, term)
+            .filter(|begin| *begin + standing.lease * 2 < *first)
+            .filter(nothing_was_written);
+        let first = &office.unwrap_or(*first);
         verdict.judge(at + rules.tap_delay >= *first + standing.lease, || {
             format!(
-                "I09: {} expired {:.2} s after the first beat of term {term}; its lease is {} s",
+                "I09: {} expired {:.2} s after term {term} began; its lease is {} s",
                 standing.id,
                 at.saturating_sub(*first).as_secs_f64(),
                 standing.lease.as_secs()
@@ -81,4 +95,14 @@ pub fn grace(origin: &Origin, rules: &Rules) -> Verdict {
         });
     }
     verdict
+}
+
+/// When a term's key became the first among the candidates': when it was written, or the last one before it went.
+fn in_office(origin: &Origin, life: u32, term: u64) -> Option<Duration> {
+    let of_life = || origin.offices.iter().filter(|(_, from, _)| from.life == life);
+    let (_, from, _) = of_life().find(|(office, ..)| *office == term)?;
+    let before = of_life().filter(|(office, ..)| *office < term);
+    before
+        .map(|(_, _, until)| until.map(|until| until.at))
+        .try_fold(from.at, |begin, end| Some(begin.max(end?)))
 }

@@ -210,7 +210,8 @@ fn a_fleet_that_expires(record: &mut Record, origin: &Origin) -> Option<Verdict>
 }
 
 fn a_keeper_without_grace(record: &mut Record, origin: &Origin) -> Option<Verdict> {
-    let (standing, at, term) = origin.standings.iter().find_map(|standing| {
+    // The last one: it is long after its keeper began, also where a store without space took no beat at first.
+    let (standing, at, term) = origin.standings.iter().rev().find_map(|standing| {
         let (at, term) = expired(standing)?;
         Some((standing, at, term?))
     })?;

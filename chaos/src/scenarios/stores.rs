@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rand::Rng;
 use rollcall_tests::etcd;
+use rollcall_tests::stage::Shape;
 
 use super::{Scenario, scenario, stage};
 use crate::game::Game;
@@ -25,18 +26,28 @@ pub(super) fn all() -> Vec<Scenario> {
             |game| Box::pin(restored(game, true)),
         ),
         Scenario {
-            shape: || rollcall_tests::stage::Shape {
-                etcd_flags: vec!["--quota-backend-bytes", "16777216"],
-                ..stage()
-            },
+            shape: small,
             ..scenario(
                 "etcd-full",
                 "F08",
                 "without space new ones are refused and renewals go on; it heals without a restart",
-                |game| Box::pin(full(game)),
+                |game| Box::pin(full(game, false)),
+            )
+        },
+        Scenario {
+            shape: small,
+            ..scenario(
+                "etcd-full-keeper-killed",
+                "F08b",
+                "the same, and the keeper's process dies meanwhile: another keeps the leases, without space",
+                |game| Box::pin(full(game, true)),
             )
         },
     ]
+}
+
+fn small() -> Shape {
+    Shape { etcd_flags: vec!["--quota-backend-bytes", "16777216"], ..stage() }
 }
 
 async fn restored(game: &mut Game, unseen: bool) {
@@ -77,7 +88,7 @@ async fn restored(game: &mut Game, unseen: bool) {
     }
 }
 
-async fn full(game: &mut Game) {
+async fn full(game: &mut Game, is_keeper_killed: bool) {
     // As long as one argument of a program may be.
     let value = "x".repeat(120 * 1024);
     let mut filled = false;
@@ -93,6 +104,18 @@ async fn full(game: &mut Game) {
     let began = game.timeline.now();
     game.landed("the store is full");
     game.flow(game.size.lease * 2).await;
+    if is_keeper_killed {
+        let Some(first) = game.stage.keeper() else { return game.demand(false, "F08: nobody keeps") };
+        game.stage.cell(first).kill();
+        game.landed(format!("killed the keeper, cell{first}"));
+        let took = game.renews_again(Duration::from_secs(15)).await;
+        game.note(format!("renewals again after {:.1} s, without space", took.as_secs_f64()));
+        game.stage.cell(first).start_again();
+        game.stage.cell_ready(first).await;
+        game.flow(game.size.lease * 3).await;
+        let next = game.stage.keeper();
+        game.demand(next.is_some_and(|next| next != first), format!("F08: {next:?} keeps the leases"));
+    }
     let until = game.timeline.now();
     let during = |op: &&Op| op.invoked > began + Duration::from_secs(2) && op.invoked < until;
     let ops = game.history.ops();
@@ -103,8 +126,12 @@ async fn full(game: &mut Game) {
     });
     let clear = clear.count();
     game.note(format!("{clear} of {} registrations were refused with a wait", written.len()));
+    // Who dies with its callers' questions answers none of them.
+    let unanswered =
+        written.iter().filter(|op| is_keeper_killed && matches!(op.outcome, Outcome::Unknown(_)));
+    let unanswered = unanswered.count();
     game.demand(
-        !written.is_empty() && clear == written.len(),
+        clear > 10 * unanswered && clear + unanswered == written.len(),
         "F08: not every registration was refused clearly",
     );
     let renewed =

@@ -84,6 +84,22 @@ fn keeper_and_store(answers: &Answers) -> Vec<Check> {
         Some(_) => format!("the last beat was {} ago", seconds(own.and_then(|own| own.get("age_ms")))),
         None => "nothing was ever heard of it".to_owned(),
     };
+    // A process that writes knows it; its beats are missing for the same reason.
+    let full =
+        answers.ready.as_ref().ok().and_then(|text| {
+            text.lines().find_map(|line| line.strip_prefix("store (not needed to be ready): "))
+        });
+    if let Some((lack, next)) = full.and_then(|line| line.split_once(": ")) {
+        let keeper = match &answers.guard {
+            Ok(_) => Check::ok("keeper", "in office: it stays there, and renewals go on"),
+            Err(failure) => Check::fail(
+                "keeper",
+                said(failure),
+                "who does not stand for office yet cannot do so without space: see store",
+            ),
+        };
+        return vec![Check::fail("store", lack.to_owned(), next.to_owned()), keeper];
+    }
     let is_here = answers.ready.as_ref().is_ok_and(|text| text.contains("ready): this process"));
     match (&answers.guard, is_heard) {
         (Ok(_), true) => {

@@ -11,6 +11,7 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::refusal::Refusal;
 use crate::regions::Which;
+use crate::store::space::REMEDY;
 
 pub(super) fn text(text: String) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
@@ -49,6 +50,10 @@ fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
         lines.push(format!("{} ({role}): {}", view.region(), view.freshness(now).as_str()));
     }
     let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
+    if let Some(time) = api.space.lacks_for() {
+        let seconds = time.as_secs();
+        lines.push(format!("store (not needed to be ready): out of space for {seconds} s: {REMEDY}"));
+    }
     lines.push(format!("keeper (not needed to be ready): {office}"));
     Ok(lines)
 }

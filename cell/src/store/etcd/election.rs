@@ -1,4 +1,5 @@
-//! The keeper's election: a lease, a key under it, and a task that keeps the lease alive.
+//! The keeper's election: a lease, a key under it, and a task that keeps the lease alive. Of the keys the one that was
+//! written first holds the office.
 //!
 //! Promises that `lost` is cancelled before etcd could let the lease lapse, judged by our own clock from the moment
 //! a renewal was sent, and that the task ends with the tenure and gives the lease back.
@@ -9,16 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Error, GetOptions};
+use etcd_client::{Compare as Condition, CompareOp, Error, GetOptions, PutOptions, Txn, TxnOp};
 use rollcall_model::Revision;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::error::{Meaning, sort};
 use super::members::{CALL, Clients, Members};
 use super::txn;
-use crate::store::{Compare, Hold, StoreError, Tenure};
+use crate::store::{Compare, Hold, StoreError, Tenure, keys};
 
 /// How long an office outlives its keeper's silence. Sweeps stand still that long, and expiry allows for it.
 const TTL: Duration = Duration::from_secs(5);
@@ -31,18 +31,17 @@ const RETRY: Duration = Duration::from_millis(200);
 const TRY: Duration = Duration::from_secs(1);
 /// Between two tries to give a lost lease back.
 const GIVE_BACK: Duration = Duration::from_millis(500);
-/// Waiting at one member. Then again, perhaps at another: this one may be cut off from the rest without knowing.
-const ROUND: Duration = Duration::from_secs(30);
-/// The election's name, under the region's prefix.
-const OFFICE: &str = "keeper";
+/// Between two looks at who is in office: what a change of office waits for on top, half of it as a rule. Five reads a
+/// second of each process that waits are nothing to etcd.
+const LOOK: Duration = Duration::from_millis(200);
 
-/// Stands for the office for one round; nothing if others held it all the time.
+/// Stands for the office until it is won.
 pub(super) async fn campaign(
     members: &Arc<Members>,
     prefix: &str,
     candidate: &str,
     memory: Option<&Path>,
-) -> Result<Option<Tenure>, StoreError> {
+) -> Result<Tenure, StoreError> {
     if let Some(before) = memory.and_then(remembered) {
         give_back(members, before).await?;
     }
@@ -64,53 +63,99 @@ pub(super) async fn campaign(
     let hold = Hold::until(asked + HOLDS);
     tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), asked, hold.clone()));
 
-    clear_strangers(members, prefix).await?;
-    let (index, clients) = members.current().await?;
-    let mut election = clients.election.clone();
-    let standing = timeout(ROUND, election.campaign(format!("{prefix}{OFFICE}"), candidate, lease));
-    let answer = tokio::select! {
-        answer = standing => answer,
+    let place = Place { office: format!("{prefix}{}", keys::OFFICE), lease };
+    let term = tokio::select! {
+        term = place.wait(members, candidate) => term?,
         () = lost.cancelled() => return Err(StoreError::Unavailable("the lease was lost".to_owned())),
     };
-    let leader = match answer {
-        Err(_) => return Ok(None),
-        Ok(Ok(mut won)) => won.take_leader(),
-        Ok(Err(error)) => {
-            members.leave(index);
-            return Err(match sort(&error, Revision::default()) {
-                Meaning::Answer(error) => error,
-                Meaning::NotReached(why) | Meaning::Broken(why) => StoreError::Unavailable(why),
-            });
-        }
-    };
-    let leader = leader.ok_or_else(|| StoreError::Unavailable("a victory without an office".to_owned()))?;
-    let key = txn::key(prefix, leader.key().to_vec())
+    let key = txn::key(prefix, place.key())
         .ok_or_else(|| StoreError::Unavailable("an office under another prefix".to_owned()))?;
-    let term = txn::from_etcd(leader.rev());
-    Ok(Some(Tenure::new(term.0, Compare::CreateRevision(key, term), office, hold)))
+    Ok(Tenure::new(term.0, Compare::CreateRevision(key, term), office, hold))
 }
 
-/// Removes keys under the office's name that hang on no lease: no candidate of ours ever wrote one, nobody could ever
-/// hold office behind it, and every candidate would wait for it for ever (F54).
-async fn clear_strangers(members: &Arc<Members>, prefix: &str) -> Result<(), StoreError> {
-    let office = format!("{prefix}{OFFICE}/");
-    let under = office.clone();
-    let found = members
-        .again(Revision::default(), |clients| {
-            let under = under.clone();
-            async move { clients.kv.clone().get(under, Some(GetOptions::new().with_prefix())).await }
-        })
-        .await?;
-    for entry in found.kvs().iter().filter(|entry| entry.lease() == 0) {
-        let key = entry.key().to_vec();
-        tracing::error!(key = %String::from_utf8_lossy(&key), "a key without a lease blocks the keeper's election; removed");
+/// A candidate's place in the row of those that wait.
+///
+/// It is written once, and from then on only read: an etcd without space takes no write, and still lets a lease be
+/// renewed and revoked and a key be read. So whoever stood before it was full takes over while it is.
+struct Place {
+    office: String,
+    lease: i64,
+}
+
+impl Place {
+    /// Named as etcd's own elections name it.
+    fn key(&self) -> Vec<u8> {
+        format!("{}{:x}", self.office, self.lease).into_bytes()
+    }
+
+    /// Takes the place and waits until it is the first; gives the revision that it was taken at.
+    async fn wait(&self, members: &Members, candidate: &str) -> Result<Revision, StoreError> {
+        let options = || PutOptions::new().with_lease(self.lease);
         members
             .again(Revision::default(), |clients| {
-                let key = key.clone();
-                async move { clients.kv.clone().delete(key, None).await }
+                // Asked twice it is taken once.
+                let stand = Txn::new()
+                    .when([Condition::create_revision(self.key(), CompareOp::Equal, 0)])
+                    .and_then([TxnOp::put(self.key(), candidate, Some(options()))]);
+                async move { clients.kv.clone().txn(stand).await }
             })
             .await?;
+        loop {
+            match self.look(members).await {
+                Ok(Standing::First(term)) => return Ok(term),
+                Ok(Standing::Waits) => {}
+                Ok(Standing::Gone) => {
+                    return Err(StoreError::Unavailable("the place among the candidates is gone".to_owned()));
+                }
+                // The place stands as long as its lease does, and who keeps that says when it is lost.
+                Err(error) => tracing::debug!(%error, "candidates not read"),
+            }
+            sleep(LOOK).await;
+        }
     }
+
+    /// Reads the row at any member; linearizable, so that one which is cut off from the rest does not answer.
+    async fn look(&self, members: &Members) -> Result<Standing, StoreError> {
+        let found = members
+            .again(Revision::default(), |clients| async move {
+                let under = Some(GetOptions::new().with_prefix());
+                clients.kv.clone().get(self.office.clone(), under).await
+            })
+            .await?;
+        let mut row = Vec::with_capacity(found.kvs().len());
+        for entry in found.kvs() {
+            if entry.lease() == 0 {
+                clear_stranger(members, entry.key()).await?;
+            } else {
+                row.push((entry.create_revision(), entry.key()));
+            }
+        }
+        let own = self.key();
+        let Some(since) = row.iter().find(|(_, key)| *key == own).map(|(since, _)| *since) else {
+            return Ok(Standing::Gone);
+        };
+        let is_first = row.iter().all(|(other, _)| *other >= since);
+        Ok(if is_first { Standing::First(txn::from_etcd(since)) } else { Standing::Waits })
+    }
+}
+
+/// Where a candidate stands.
+enum Standing {
+    /// In office, from this revision on.
+    First(Revision),
+    /// Behind another.
+    Waits,
+    /// Nowhere: its key was removed.
+    Gone,
+}
+
+/// Removes a key under the office's name that hangs on no lease: no candidate of ours ever wrote one, nobody could ever
+/// hold office behind it, and every candidate would wait for it for ever (F54).
+async fn clear_stranger(members: &Members, key: &[u8]) -> Result<(), StoreError> {
+    tracing::error!(key = %String::from_utf8_lossy(key), "a key without a lease blocks the keeper's election; removed");
+    members
+        .again(Revision::default(), |clients| async move { clients.kv.clone().delete(key, None).await })
+        .await?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, ElectionClient, Error, KvClient, LeaseClient, WatchClient};
+use etcd_client::{Client, ConnectOptions, Error, KvClient, LeaseClient, WatchClient};
 use rollcall_model::Revision;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -52,7 +52,6 @@ pub(super) struct Clients {
     pub(super) pages: KvClient,
     pub(super) watch: WatchClient,
     pub(super) lease: LeaseClient,
-    pub(super) election: ElectionClient,
 }
 
 impl Members {
@@ -168,6 +167,5 @@ async fn connect(address: &str) -> Result<Arc<Clients>, StoreError> {
         pages: client.kv_client().max_decoding_message_size(PAGE_BYTES),
         watch: client.watch_client().max_decoding_message_size(WATCH_BYTES),
         lease: client.lease_client(),
-        election: client.election_client(),
     }))
 }

@@ -156,3 +156,20 @@ fn a_resync_for_another_reason_than_the_start_is_news_for_ten_minutes() {
     assert_eq!(with("2026-11-30T09:09:00.000Z", "gap"), []);
     assert_eq!(with("2026-11-30T10:09:00.000Z", "started"), []);
 }
+
+#[test]
+fn f08_a_full_store_is_told_as_such_with_what_to_do() {
+    let line = "store (not needed to be ready): out of space for 70 s: renewals go on: compact and defragment the store";
+    let full = || Answers {
+        ready: Ok(format!("ready\nus (own): stale\n{line}\nkeeper (not needed to be ready): this process\n")),
+        regions: Ok(json!({"regions": [region("us", "own", "stale", Some(70_000))]})),
+        ..well()
+    };
+    let store = judged(full()).into_iter().find(|check| check.name == "store").unwrap();
+    assert_eq!((store.verdict, store.detail.as_str()), (Verdict::Fail, "out of space for 70 s"));
+    assert_eq!(store.next.as_deref(), Some("renewals go on: compact and defragment the store"));
+    let expected = [finding("store", Verdict::Fail), finding("region us", Verdict::Fail)];
+    assert_eq!(findings(full()), expected, "its keeper is in office");
+    let nobody = Answers { guard: Err(refused("no keeper")), ..full() };
+    assert!(findings(nobody).contains(&finding("keeper", Verdict::Fail)));
+}
