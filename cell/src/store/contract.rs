@@ -71,7 +71,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@tests $alone, compaction:
             history_before_a_compaction_is_gone
             the_compacted_revision_can_still_be_read_and_followed
-            a_removal_at_the_compacted_revision_is_still_followed
+            b25_a_removal_at_the_compacted_revision_is_still_followed
             compaction_keeps_the_present_state
             compaction_goes_forward_only_and_never_past_the_head
         );

@@ -1,7 +1,7 @@
 //! A store that can be told to fail.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
@@ -32,8 +32,9 @@ pub(super) enum Mood {
 /// An embedded store with a mood; clones share it.
 #[derive(Clone)]
 pub(super) struct Moody {
-    inner: Embedded,
+    inner: Arc<RwLock<Embedded>>,
     mood: Arc<AtomicU8>,
+    asked: Arc<AtomicUsize>,
 }
 
 /// The history, which may come late.
@@ -79,11 +80,26 @@ impl Moody {
 
     /// Over a store that others share.
     pub(super) fn over(inner: Embedded, mood: Mood) -> Self {
-        Self { inner, mood: Arc::new(AtomicU8::new(mood as u8)) }
+        let inner = Arc::new(RwLock::new(inner));
+        Self { inner, mood: Arc::new(AtomicU8::new(mood as u8)), asked: Arc::default() }
     }
 
     pub(super) fn becomes(&self, mood: Mood) {
         self.mood.store(mood as u8, Ordering::SeqCst);
+    }
+
+    /// It holds what another store holds from now on, as after a restore; nobody who follows it is told.
+    pub(super) fn holds(&self, other: Embedded) {
+        *self.inner.write().unwrap() = other;
+    }
+
+    /// How often it was asked anything.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn inner(&self) -> Embedded {
+        self.inner.read().unwrap().clone()
     }
 
     fn is(&self, mood: Mood) -> bool {
@@ -91,6 +107,7 @@ impl Moody {
     }
 
     fn reached(&self) -> Result<(), StoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         if self.is(Mood::Away) || self.is(Mood::Severed) {
             return Err(StoreError::Unavailable("it is away".into()));
         }
@@ -108,7 +125,7 @@ impl Store for Moody {
             return Err(StoreError::Full);
         }
         let is_owners = !group.writes.is_empty();
-        let committed = self.inner.commit(group).await;
+        let committed = self.inner().commit(group).await;
         if is_owners && self.is(Mood::Mute) {
             return Err(StoreError::Unknown("no answer came".into()));
         }
@@ -117,7 +134,7 @@ impl Store for Moody {
 
     async fn get(&self, key: &str, at: Option<Revision>) -> Result<(Option<Entry>, Revision), StoreError> {
         self.reached()?;
-        self.inner.get(key, at).await
+        self.inner().get(key, at).await
     }
 
     async fn list(
@@ -128,25 +145,25 @@ impl Store for Moody {
         most: usize,
     ) -> Result<Page, StoreError> {
         self.reached()?;
-        self.inner.list(prefix, after, at, most).await
+        self.inner().list(prefix, after, at, most).await
     }
 
     async fn follow(&self, from: Revision) -> Result<Self::Follow, StoreError> {
         self.reached()?;
-        Ok(MoodyFollow { inner: self.inner.follow(from).await?, store: self.clone(), held: None })
+        Ok(MoodyFollow { inner: self.inner().follow(from).await?, store: self.clone(), held: None })
     }
 
     async fn campaign(&self, candidate: &str) -> Result<Tenure, StoreError> {
         self.reached()?;
-        self.inner.campaign(candidate).await
+        self.inner().campaign(candidate).await
     }
 
     async fn resign(&self, tenure: &Tenure) {
-        self.inner.resign(tenure).await;
+        self.inner().resign(tenure).await;
     }
 
     async fn compact(&self, before: Revision) -> Result<(), StoreError> {
         self.reached()?;
-        self.inner.compact(before).await
+        self.inner().compact(before).await
     }
 }

@@ -7,7 +7,8 @@ use rollcall_cell::store::embedded::Embedded;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::cell::{Answer, Cell, eventually};
+use super::cell::{Answer, Cell, eventually, plain};
+use super::events::Events;
 use super::moody::{Mood, Moody};
 
 /// Two of the shortest leases, and a sweep.
@@ -115,4 +116,137 @@ async fn b23_a_renewal_is_answered_200_for_a_deadline_that_moved_and_for_nothing
         (shown().await == "draining").then_some(())
     })
     .await;
+}
+
+/// B07: a fault of the network that let nothing of two fifths of a fleet through made masses of it unhealthy.
+#[tokio::test]
+async fn b07_two_fifths_whose_beats_are_lost_stay_are_resolved_last_and_go_on_with_their_epochs() {
+    let cell = Cell::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut fleet = Vec::new();
+    for n in 0..10 {
+        let id = format!("museum/mail/{n}");
+        let epoch = cell.register(&brief(&id, &listener)).await;
+        fleet.push((id, epoch));
+    }
+    let (lost, heard) = fleet.split_at(4);
+    let began = Instant::now();
+    while began.elapsed() < TWO_LEASES {
+        for (id, epoch) in heard {
+            assert_eq!(renew(&cell, id, epoch, &Value::Null).await.status, 200);
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+    let resolved = cell.get("/v1/resolve?name=mail").await.json();
+    let resolved: Vec<_> =
+        resolved["candidates"].as_array().unwrap().iter().map(|one| &one["overdue"]).collect();
+    assert_eq!(resolved, [vec![&json!(false); 6], vec![&json!(true); 4]].concat(), "nobody is gone");
+    for (id, epoch) in lost {
+        assert_eq!(renew(&cell, id, epoch, &Value::Null).await.status, 200, "with its old epoch");
+    }
+    let removals = cell.get("/v1/removals").await.json()["removals"].clone();
+    assert_eq!(removals, json!([]));
+}
+
+/// B33: after the loss of its servers a watch went round in a loop without a pause and starved everything else.
+#[tokio::test]
+async fn b33_a_store_that_is_gone_is_asked_now_and_then_and_readers_are_served_meanwhile() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    cell.register_plain("museum/mail/1").await;
+    store.becomes(Mood::Severed);
+    let (began, before) = (Instant::now(), store.asked());
+    while began.elapsed() < Duration::from_secs(6) {
+        assert_eq!(cell.get("/v1/agents/museum/mail/1").await.status, 200);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The replica, the keeper and the audit, each with waits that grow to a second.
+    let (asked, seconds) = (store.asked() - before, began.elapsed().as_secs_f64());
+    let a_second = asked as f64 / seconds;
+    assert!(asked > 2 && a_second < 25.0, "{asked} times in {seconds:.1} s");
+}
+
+/// B35: a server that was replaying its log at its start answered with what it had so far.
+#[tokio::test]
+async fn b35_a_process_that_starts_calls_nothing_current_before_it_holds_all() {
+    const AGENTS: usize = 400;
+    let store = Embedded::memory().unwrap();
+    let first = Cell::with("us", &[], store.clone()).await;
+    first.keeps().await;
+    for n in 0..AGENTS {
+        first.register_plain(&format!("museum/mail/{n}")).await;
+    }
+    // It is asked from the moment it listens on, without a pause.
+    let second = Cell::with("us", &[], store).await;
+    eventually("it is current", || {
+        let list = second.get("/v1/agents?limit=1000");
+        async {
+            let list = list.await.json();
+            let agents = list["agents"].as_array().unwrap().len();
+            let region = &list["regions"][0];
+            if region["state"] == "not_loaded" {
+                assert_eq!(agents, 0, "no part of a state is shown");
+                return None;
+            }
+            assert_eq!(agents, AGENTS, "{region}");
+            (region["state"] == "current").then_some(())
+        }
+    })
+    .await;
+}
+
+/// B37: after a restore some streams were not ended, and their readers kept what another history had told them.
+#[tokio::test]
+async fn b37_b39_another_history_begins_every_watch_anew_and_what_it_lacks_is_dropped() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    cell.register_plain("museum/kept/1").await;
+    cell.register_plain("museum/lost/1").await;
+    let far = Cell::with("eu", &[("us", cell.grpc_url.as_str())], Embedded::memory().unwrap()).await;
+    eventually("another region follows it", || async {
+        (far.get("/v1/agents/museum/lost/1?region=us").await.status == 200).then_some(())
+    })
+    .await;
+    let mut watches = Vec::new();
+    for (watched, path) in [
+        (&cell, "/v1/watch"),
+        (&cell, "/v1/watch?name=lost"),
+        (&cell, "/v1/watch?region=all"),
+        (&far, "/v1/watch?region=us"),
+    ] {
+        let mut watch = Events::of(watched.open(path, &[]).await);
+        watch.until("snapshot_end").await;
+        watches.push((path, watch));
+    }
+
+    // The store is brought back from somewhere where only one of them is known.
+    let other = Embedded::memory().unwrap();
+    let before = Cell::with("us", &[], other.clone()).await;
+    before.keeps().await;
+    before.register_plain("museum/kept/1").await;
+    drop(before);
+    store.becomes(Mood::Severed);
+    store.holds(other);
+    store.becomes(Mood::Well);
+
+    for (path, watch) in &mut watches {
+        let told = watch.until("snapshot_end").await;
+        let resync = told.iter().find(|event| event.name == "resync").expect("it begins anew");
+        assert_eq!(resync.data["reason"], "new_incarnation", "{path}");
+        let puts: Vec<_> =
+            told.iter().filter(|event| event.name == "put").map(|event| &event.data["id"]).collect();
+        let expected = if path.contains("lost") { vec![] } else { vec!["museum/kept/1"] };
+        assert_eq!(puts, expected, "{path}");
+    }
+    eventually("the keeper is in office again", || async {
+        (cell.post("/v1/registrations", &plain("museum/later/1")).await.status == 201).then_some(())
+    })
+    .await;
+    for (path, watch) in watches.iter_mut().filter(|(path, _)| !path.contains("lost")) {
+        let event = watch.next_news().await;
+        let id = event.data.pointer("/changes/0/put/id");
+        assert_eq!(id, Some(&json!("museum/later/1")), "{path}: {event:?}");
+    }
 }

@@ -123,8 +123,9 @@ async fn a_position_of_another_history_gets_a_resync_and_a_snapshot() {
     assert_eq!(told[0].id, None);
 }
 
+/// B27: a watch from a revision to come was sent old events.
 #[tokio::test]
-async fn i17_a_position_ahead_of_the_cell_is_told_to_resync_and_sent_nothing_older() {
+async fn i17_b27_a_position_ahead_of_the_cell_is_told_to_resync_and_sent_nothing_older() {
     let cell = Cell::start().await;
     cell.register_plain("ops/mail/1").await;
     let mut events = Events::of(cell.open("/v1/watch", &[]).await);

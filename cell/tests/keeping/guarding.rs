@@ -123,7 +123,7 @@ async fn hlt_01_a_lease_says_that_an_instance_lives_and_not_that_it_answers_well
 }
 
 #[tokio::test]
-async fn scn_08_lea_10_no_wall_clock_moves_a_lease_the_cells_or_an_owners() {
+async fn f15_f16_scn_08_lea_10_no_wall_clock_moves_a_lease_the_cells_or_an_owners() {
     let (cell, _folder) = memory().await;
     let registered = cell.registrar().register(declared("ops/mail/1", "http://h:1/")).await.unwrap();
     let epoch = registered.registration.epoch;

@@ -15,8 +15,9 @@ fn copy(from: &Path, to: &Path) -> PathBuf {
     to.to_owned()
 }
 
+/// B39: a restored backup lowered revisions, and caches took what was newer for old.
 #[tokio::test]
-async fn f04_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall() {
+async fn f04_b39_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall() {
     let folder = tempfile::tempdir().unwrap();
     let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
     std::fs::create_dir(&data).unwrap();

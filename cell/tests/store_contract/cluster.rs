@@ -207,6 +207,37 @@ async fn without_a_quorum_calls_end_and_a_watch_says_so() {
     assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
 }
 
+/// B09: a leader that slept was deposed, woke, and ended leases that had been renewed at its successor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b09_a_leader_that_slept_past_an_election_ends_no_office_that_was_renewed_at_the_others() {
+    let cluster = Cluster::start(3, &[]);
+    cluster.store(0).await;
+    let slept = cluster.leader();
+    let store = cluster.store((slept + 1) % 3).await;
+    let tenure = within("the office", store.campaign("here")).await.unwrap();
+    let held =
+        || Group { fence: vec![tenure.fence.clone()], also: vec![put("held", "1")], ..Group::default() };
+    cluster.signal(slept, "STOP");
+    // For longer than the office's lease, so that the sleeper would have ended it by its own clock.
+    let began = Instant::now();
+    let mut written = 0;
+    while began.elapsed() < Duration::from_secs(12) {
+        let done = within("an answer", store.commit(held())).await;
+        assert_ne!(done, Ok(Committed::Fenced), "the office was ended");
+        written += usize::from(done.is_ok());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(written > 20, "{written} writes while it slept");
+    cluster.signal(slept, "CONT");
+    // Through the sleeper, which may believe in itself still: what it answers counts only if all have it.
+    let awake = cluster.store(slept).await;
+    let errors = commit_until_done(&awake, "through the sleeper").await;
+    assert!(errors.iter().all(|error| matches!(error, StoreError::Unknown(_) | StoreError::Unavailable(_))));
+    assert!(store.get("through the sleeper", None).await.unwrap().0.is_some());
+    let done = within("an answer", store.commit(held())).await;
+    assert!(matches!(done, Ok(Committed::Done { .. })) && !tenure.lost.is_cancelled(), "{done:?}");
+}
+
 async fn fill(store: &Etcd) {
     let large = "x".repeat(500 * 1024);
     within("the store is full", async {

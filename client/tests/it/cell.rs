@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use rollcall_client::model::declaration::{RawCapability, RawEndpoint};
 use rollcall_client::model::{
     self, Change, Clock, Code, Cursor, Declaration, Declared, Delta, Epoch, Event, Incarnation, Lifecycle,
-    Owned, Position, Query, Region, Registration, Revision, Snapshot, State, Timestamp, View,
+    Owned, Position, Query, Region, Registration, Removal, RemovalReason, Revision, Snapshot, State,
+    Timestamp, View,
 };
 use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
 use rollcall_proto::v1::registrar_server::RegistrarServer;
@@ -271,6 +272,28 @@ impl Cell {
             let to = Position::new(from.incarnation.clone(), revision);
             let put = registration(id, Lifecycle::Healthy, from.incarnation.ordinal(), revision.0);
             let delta = Delta { region: region(name), from, to, changes: vec![Change::Put(Arc::new(put))] };
+            assert_eq!(view.apply(&Arc::new(delta)), model::Outcome::Applied);
+        });
+    }
+
+    /// Takes one instance out of a loaded region, on its owner's word.
+    pub(crate) fn remove(&self, name: &str, id: &str) {
+        self.with_view(name, |view| {
+            let from = view.position().unwrap().clone();
+            let revision = Revision(from.revision.0 + 1);
+            let to = Position::new(from.incarnation.clone(), revision);
+            let gone = view.state().unwrap().get(id).unwrap();
+            let removal = Removal {
+                id: gone.declared.id.clone(),
+                epoch: gone.epoch,
+                reason: RemovalReason::Deregistered,
+                actor: "owner".into(),
+                term: None,
+                at: Timestamp(0),
+                revision,
+            };
+            let delta =
+                Delta { region: region(name), from, to, changes: vec![Change::Remove(Arc::new(removal))] };
             assert_eq!(view.apply(&Arc::new(delta)), model::Outcome::Applied);
         });
     }

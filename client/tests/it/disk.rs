@@ -136,3 +136,38 @@ async fn snp_09_it_is_fresh_for_five_minutes_and_used_for_fifteen() {
     assert_eq!(found_at(870, outage).await, (Outcome::Found, Freshness::Stale));
     assert_eq!(found_at(901, outage).await.0, Outcome::TooOld);
 }
+
+/// B71: copies were written to files that were named by what they held, and names with odd characters, or long ones,
+/// were never found again.
+#[tokio::test]
+async fn b71_every_name_that_may_be_registered_is_there_after_a_cold_start_in_one_file_a_region() {
+    let long = format!("{}/{}", "n".repeat(60), "a".repeat(60));
+    let ids = [
+        "a/b/c".to_owned(),
+        format!("{long}/i.0_1"),
+        "ops/x.y_z-1/con".to_owned(),
+        "ops/nul.state/us.state".to_owned(),
+        "0/0/0".to_owned(),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let instances: Vec<_> = ids.iter().map(|id| (id.as_str(), HEALTHY)).collect();
+    cell.load("us", 1, &instances);
+    cell.load("eu", 1, &[]);
+    let url = serving.url();
+    drop(Registry::connect(options(url.clone(), directory.path(), DEADLINE)).await.unwrap());
+    saved(directory.path()).await;
+    drop(serving);
+
+    let short = Duration::from_millis(100);
+    let second = Registry::connect(options(url, directory.path(), short)).await.unwrap();
+    for id in &ids {
+        let name = id.split('/').nth(1).unwrap().to_owned();
+        let found = second.resolve(&Query { name: Some(name), ..Query::default() }).candidates;
+        assert!(found.iter().any(|one| one.registration.declared.id.as_str() == id), "{id}");
+    }
+    let files: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(files.len() <= 6, "two generations of two regions, and what guards them: {files:?}");
+}

@@ -6,6 +6,7 @@ mod disk;
 mod ejection;
 mod line;
 mod memory;
+mod names;
 mod pin;
 mod reading;
 mod registrant;

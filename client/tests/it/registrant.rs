@@ -327,3 +327,26 @@ async fn all_registrants_of_a_process_share_one_thread() {
     // The system cuts a thread's name after fifteen characters.
     assert_eq!(names.filter(|name| name.starts_with("rollcall-regis")).count(), 1);
 }
+
+/// Its queue of connections is full and nobody takes any: what asks for one more is not answered at all.
+#[tokio::test]
+async fn lea_04_an_address_that_answers_no_connection_is_given_up_before_the_call_is() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let one = tokio::net::TcpStream::connect(address);
+        match tokio::time::timeout(Duration::from_millis(300), one).await {
+            Ok(connected) => waiting.push(connected.unwrap()),
+            Err(_) => break,
+        }
+        assert!(waiting.len() < 64, "its queue has no end");
+    }
+    let registrant = start([format!("http://{address}")], "ops/mail/1");
+    let status = until(&registrant, "it is given up", |status| status.failures > 0).await;
+    // An answer is waited for longer than a connection: had that no bound, this would be an answer that did not come.
+    let error = status.last_error.unwrap();
+    assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+}

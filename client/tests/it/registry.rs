@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rollcall_client::model::{CapabilityName, Instant, Lifecycle, Query};
-use rollcall_client::{LocalSnapshot, Outcome, Registry, RegistryOptions};
+use rollcall_client::{Called, EjectionLimits, LocalSnapshot, Outcome, Registry, RegistryOptions};
 
 use crate::cell::{Call, Cell, DEADLINE, region};
 use crate::line::Line;
@@ -203,4 +203,26 @@ async fn f23_a_connection_that_fell_silent_is_left_within_fifteen_seconds() {
     cell.put("us", "ops/mail/2");
     until(&registry, "the change, over the other address", |snapshot| count(snapshot, 0) == 2).await;
     assert!(cut.elapsed() < Duration::from_secs(15), "it took {:?}", cut.elapsed());
+}
+
+/// B69: with the protection of last resort on, a service that had really been taken back was called for ever.
+#[tokio::test]
+async fn b69_an_agent_whose_instances_were_all_taken_back_is_none_at_once_whatever_is_known_of_calls() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY), ("ops/mail/2", HEALTHY)]);
+    let mut options = options(serving.url(), &[]);
+    options.ejection = Some(EjectionLimits::default());
+    let registry = Registry::connect(options).await.unwrap();
+    let all = registry.resolve(&Query { name: Some("mail".into()), ..Query::default() }).candidates;
+    for one in &all {
+        for _ in 0..20 {
+            registry.report(&one.region, &one.registration, Called::Failed);
+        }
+    }
+    assert_eq!(found(&registry, "mail").0, Outcome::Found, "somebody is called, however bad they look");
+    cell.remove("us", "ops/mail/1");
+    cell.remove("us", "ops/mail/2");
+    until(&registry, "both are gone", |snapshot| count(snapshot, 0) == 0).await;
+    assert_eq!(found(&registry, "mail"), (Outcome::None, Vec::new()));
 }
