@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_setting_lets_the_client_skip_ahead_in_silence() {
+    fn b63_no_setting_lets_the_client_skip_ahead_in_silence() {
         let brokers = Brokers::plain("127.0.0.1:1");
         let config = consumer(&brokers);
         assert_eq!(config.get("auto.offset.reset"), Some("error"));

@@ -11,6 +11,8 @@ use super::*;
 use crate::feed_log::Outgoing;
 use crate::testing::Origin;
 
+mod faults;
+
 const REGION: &str = "us-east";
 
 /// A log as a list, its snapshots, and a clock that moves only when somebody waits.
