@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use rollcall_model::planted::{self, Bug};
-use rollcall_model::{Clock, Heard, Instant, Region, Snapshot, View};
+use rollcall_model::{Clock, Heard, Instant, Position, Region, Snapshot, View};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_runtime::files::{self, DirLock};
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::feed_log::Topic;
 
@@ -26,16 +28,26 @@ pub struct Copy {
     /// Held as long as anybody may still write: two replicators on one directory would mix their copies.
     _lock: Option<Arc<DirLock>>,
     next: Instant,
-    saved: Option<(rollcall_model::Position, Option<u64>)>,
+    saved: Option<(Position, Option<u64>)>,
     /// What would have been saved the last time; only a planted bug has any use for it.
     before: Option<Snapshot>,
+    /// The file that is being written, beside whoever follows the feed.
+    writing: Option<JoinHandle<Written>>,
+}
+
+/// State and place of a copy that was written, or was not.
+#[derive(Debug)]
+struct Written {
+    what: (Position, Option<u64>),
+    took: Duration,
+    result: std::io::Result<()>,
 }
 
 impl Copy {
     /// A copy that is not kept.
     #[must_use]
     pub fn nowhere() -> Self {
-        Self { file: None, _lock: None, next: Instant::default(), saved: None, before: None }
+        Self { file: None, _lock: None, next: Instant::default(), saved: None, before: None, writing: None }
     }
 
     /// A copy in this file, whose directory is locked.
@@ -59,27 +71,40 @@ impl Copy {
         (view, place)
     }
 
-    /// Saves if anything is new and it is time.
-    pub async fn save_when_due(&mut self, view: &View, place: Option<u64>, clock: &Clock) {
-        if clock.now() >= self.next {
-            self.save(view, place, clock).await;
+    /// Begins to save if anything is new and it is time, and returns at once: whoever follows a feed must not stand still
+    /// while a large view goes to disk.
+    pub fn save_when_due(&mut self, view: &View, place: Option<u64>, clock: &Clock) {
+        if self.writing.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(written) = self.writing.take().and_then(|writing| writing.now_or_never())
+        {
+            self.written(view.region(), written, clock.now());
+        }
+        if self.writing.is_none() && clock.now() >= self.next {
+            self.begin(view, place, clock);
         }
     }
 
-    /// Saves if anything is new.
+    /// Saves if anything is new, and waits for it.
     pub async fn save(&mut self, view: &View, place: Option<u64>, clock: &Clock) {
+        self.settle(view.region(), clock).await;
+        self.begin(view, place, clock);
+        self.settle(view.region(), clock).await;
+    }
+
+    fn begin(&mut self, view: &View, place: Option<u64>, clock: &Clock) {
         let (Some(file), Some(snapshot)) = (self.file.clone(), view.snapshot()) else { return };
         let snapshot = match planted::is(Bug::OffsetBeforeView) {
             true => self.before.replace(snapshot.clone()).unwrap_or(snapshot),
             false => snapshot,
         };
         let what = (snapshot.head().position.clone(), place);
+        let now = clock.now();
+        self.next = now.plus(SAVE_EVERY);
         if self.saved.as_ref() == Some(&what) {
             return;
         }
-        let began = clock.now();
         // The file is as old as the state in it, so that loading it counts both.
-        let age = view.age(began).unwrap_or_default();
+        let age = view.age(now).unwrap_or_default();
         let saved = Saved {
             log: place.map(|next_offset| LogPlace {
                 topic: Topic::feed(view.region()).name().to_owned(),
@@ -90,20 +115,33 @@ impl Copy {
             beat: None,
             history: Vec::new(),
         };
-        let written = tokio::task::spawn_blocking(move || files::replace(&file, &disk::encode(&saved))).await;
-        let failed = match written {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        match failed {
-            None => self.saved = Some(what),
-            Some(error) => {
-                tracing::error!(region = %view.region(), %error, "view not saved; the copy before it stays");
-            }
+        let clock = clock.clone();
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            let began = clock.now();
+            let result = files::replace(&file, &disk::encode(&saved));
+            Written { what, took: clock.now().since(began), result }
+        }));
+    }
+
+    async fn settle(&mut self, region: &Region, clock: &Clock) {
+        if let Some(writing) = &mut self.writing {
+            let written = writing.await;
+            self.writing = None;
+            self.written(region, written, clock.now());
         }
-        let now = clock.now();
-        self.next = now.plus(SAVE_EVERY.max(now.since(began) * SAVE_SHARE));
+    }
+
+    fn written(&mut self, region: &Region, written: Result<Written, JoinError>, now: Instant) {
+        let failed = match written {
+            Ok(Written { what, took, result: Ok(()) }) => {
+                self.saved = Some(what);
+                self.next = self.next.max(now.plus(took * SAVE_SHARE));
+                return;
+            }
+            Ok(Written { result: Err(error), .. }) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(%region, error = failed, "view not saved; the copy before it stays");
     }
 }
 
@@ -120,4 +158,35 @@ fn newest_good(file: &std::path::Path, region: &Region) -> Option<Saved> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::testing::Origin;
+
+    #[tokio::test]
+    async fn a_disk_that_does_not_answer_holds_up_nobody_who_follows() {
+        let clock = Clock::new(|| Duration::from_secs(100), || 1_700_000_000_000);
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Arc::new(files::lock_dir(folder.path()).unwrap());
+        let file = folder.path().join("view.us-east.state");
+        // Who opens a pipe for writing waits until somebody reads.
+        let pipe = folder.path().join("view.us-east.state.tmp");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut origin = Origin::new("us-east", "1-a");
+        origin.put("ops/mail/1");
+        let mut copy = Copy::at(file.clone(), lock);
+        for place in 1..100 {
+            copy.save_when_due(origin.view(), Some(place), &clock);
+        }
+        assert!(copy.writing.is_some() && !file.exists(), "it is being written, and everything else goes on");
+        let read = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+        copy.settle(origin.view().region(), &clock).await;
+        assert!(!read.await.unwrap().unwrap().is_empty());
+        copy.save(origin.view(), Some(200), &clock).await;
+        assert_eq!(copy.load(origin.view().region(), &clock).await.1, Some(200), "the last one is on disk");
+    }
 }

@@ -69,7 +69,7 @@ impl<L: FeedLog> Subscriber<L> {
                 () = cancel.cancelled() => break,
                 () = Box::pin(self.go_on()) => {}
             }
-            self.copy.save_when_due(self.machine.shown(), self.machine.place(), &self.clock).await;
+            self.copy.save_when_due(self.machine.shown(), self.machine.place(), &self.clock);
         }
         self.copy.save(self.machine.shown(), self.machine.place(), &self.clock).await;
     }
