@@ -4,6 +4,7 @@ mod facets;
 mod index;
 mod listed;
 mod tree;
+mod words;
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -4,23 +4,22 @@
 //! their memory is dear. A question that has both goes by whichever has fewer registrations.
 
 use std::collections::BinaryHeap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use imbl::shared_ptr::DefaultSharedPtr;
-use imbl::{GenericHashMap, OrdMap};
+use imbl::OrdMap;
 use semver::Version;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::query::Query;
 use crate::registration::Registration;
-use crate::state::index::{Word, WordHasher};
+use crate::state::index::Word;
 use crate::state::listed::{Listing, Place, Run};
+use crate::state::words::Words;
 
 /// Who has which facet, always what the records say (promise I12).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facets {
-    by_word: GenericHashMap<Word, Listing, BuildHasherDefault<WordHasher>, DefaultSharedPtr>,
+    by_word: Words<Listing>,
     /// In order, because a query asks for a range of them.
     by_version: OrdMap<Version, Listing>,
 }
@@ -49,7 +48,7 @@ impl Facets {
     pub(super) fn list(&mut self, registration: &Arc<Registration>) {
         for facet in facets(registration) {
             let word = facet.word();
-            if let Some(listing) = self.by_word.get_mut(&word) {
+            if let Some(listing) = self.by_word.get_mut(word) {
                 listing.insert(Arc::clone(registration));
             } else {
                 self.by_word.insert(word, one(registration));
@@ -68,10 +67,10 @@ impl Facets {
         let id = registration.declared.id.as_str();
         for facet in facets(registration) {
             let word = facet.word();
-            if let Some(listing) = self.by_word.get_mut(&word) {
+            if let Some(listing) = self.by_word.get_mut(word) {
                 listing.remove(id);
                 if listing.len() == 0 {
-                    self.by_word.remove(&word);
+                    self.by_word.remove(word);
                 }
             }
         }
@@ -90,7 +89,7 @@ impl Facets {
         let is_same = |one: &Listing, other: Option<&Listing>| other.is_some_and(|other| one.is_same(other));
         self.by_word.len() == other.by_word.len()
             && self.by_version.len() == other.by_version.len()
-            && self.by_word.iter().all(|(word, one)| is_same(one, other.by_word.get(word)))
+            && self.by_word.all(|word, one| is_same(one, other.by_word.get(word)))
             && self.by_version.iter().all(|(version, one)| is_same(one, other.by_version.get(version)))
     }
 
@@ -99,7 +98,7 @@ impl Facets {
         let mut fewest: Option<&Listing> = None;
         for facet in asked(query) {
             // A facet that nobody has leaves nobody to look at.
-            let Some(listing) = self.by_word.get(&facet.word()) else { return Fewest::Versions(Vec::new()) };
+            let Some(listing) = self.by_word.get(facet.word()) else { return Fewest::Versions(Vec::new()) };
             if fewest.is_none_or(|best| listing.len() < best.len()) {
                 fewest = Some(listing);
             }

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-use imbl::GenericHashMap;
-use imbl::shared_ptr::DefaultSharedPtr;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::state::listed::Listing;
+use crate::state::words::Words;
 
 /// A word, borrowed: looking one up copies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +27,12 @@ pub(super) enum Asked<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u128);
 
-/// Hash maps that share all but what changes, with one way to keep them right (promise I12). Their hash is the same
+/// Maps that share all but what changes, with one way to keep them right (promise I12). Their hash is the same
 /// everywhere, so that nothing depends on chance.
 ///
-/// They go by 32 bits of the word. Whoever can register could make words that share these; they would slow down the
-/// look-up of these words alone.
+/// Whoever can register could make words whose hashes begin alike; they would slow down the look-up of these words alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index([Words; KINDS]);
-
-type Words = GenericHashMap<Word, Entry, BuildHasherDefault<WordHasher>, DefaultSharedPtr>;
+pub(super) struct Index([Words<Entry>; KINDS]);
 
 /// Names, capabilities, skills and tags: each kind by itself, because there are few capabilities and many names, and
 /// what is small stays in the processor's caches.
@@ -52,7 +48,7 @@ pub(super) struct Entry {
 
 /// Takes a part of what is a hash already.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WordHasher(u64);
+struct WordHasher(u64);
 
 impl Hasher for WordHasher {
     fn write(&mut self, bytes: &[u8]) {
@@ -84,7 +80,7 @@ impl Index {
             let Some(first) = agent.first() else { continue };
             let word = Asked::Name(first.declared.id.name());
             // Of an agent of the same name in another namespace.
-            if let Some(entry) = names.get_mut(&word.word()) {
+            if let Some(entry) = names.get_mut(word.word()) {
                 agent.iter().for_each(|one| entry.insert(word, one));
             } else {
                 names.insert(word.word(), Entry { listing: Listing::in_order(agent), hidden: 0 });
@@ -98,23 +94,22 @@ impl Index {
             }
         }
         for (words, collected) in index.0.iter_mut().zip(collected) {
-            let entry = |(word, all): (Word, Collected)| {
-                (word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden })
-            };
-            words.extend(collected.into_iter().map(entry));
+            for (word, all) in collected {
+                words.insert(word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden });
+            }
         }
         index
     }
 
     pub(super) fn get(&self, word: Asked<'_>) -> Option<&Entry> {
-        self.0[word.kind()].get(&word.word())
+        self.0[word.kind()].get(word.word())
     }
 
     /// Lists a registration under all its words, in the place of one of the same id.
     pub(super) fn list(&mut self, registration: &Arc<Registration>) {
         for word in words(registration) {
             let (key, words) = (word.word(), &mut self.0[word.kind()]);
-            if let Some(entry) = words.get_mut(&key) {
+            if let Some(entry) = words.get_mut(key) {
                 entry.insert(word, registration);
             } else {
                 let mut entry = Entry::default();
@@ -127,10 +122,10 @@ impl Index {
     pub(super) fn unlist(&mut self, registration: &Registration) {
         for word in words(registration) {
             let (key, words) = (word.word(), &mut self.0[word.kind()]);
-            if let Some(entry) = words.get_mut(&key) {
+            if let Some(entry) = words.get_mut(key) {
                 entry.remove(word, registration.declared.id.as_str());
                 if entry.listing.len() == 0 {
-                    words.remove(&key);
+                    words.remove(key);
                 }
             }
         }
@@ -142,9 +137,7 @@ impl Index {
             |one: &Entry, other: &Entry| one.hidden == other.hidden && one.listing.is_same(&other.listing);
         self.0.iter().zip(&other.0).all(|(words, others)| {
             words.len() == others.len()
-                && words
-                    .iter()
-                    .all(|(word, entry)| others.get(word).is_some_and(|other| is_same(entry, other)))
+                && words.all(|word, entry| others.get(word).is_some_and(|other| is_same(entry, other)))
         })
     }
 }
