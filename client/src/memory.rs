@@ -135,7 +135,7 @@ impl MemoryRegistry {
                 Renewal::Renewed(times)
             } else {
                 Renewal::Superseded(
-                    current.declared.endpoints.first().map_or_else(String::new, |e| e.url.clone()),
+                    current.declared.endpoints.first().map_or_else(String::new, |e| e.url.to_string()),
                 )
             };
         }

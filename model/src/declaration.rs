@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::capability::{Capability, CapabilityName};
 use crate::card::{Card, CardFacts};
 use crate::code::{Code, Invalid};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Endpoints};
 use crate::holders::Holder;
 use crate::lifecycle::{Kind, Lifecycle, Scope};
 use crate::limits;
@@ -70,7 +70,7 @@ pub struct Declared {
     /// Which process of which agent.
     pub id: InstanceId,
     /// Where it is called, first preferred; never empty.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Endpoints,
     /// Failure domain.
     pub zone: Option<Zone>,
     /// Everything else.
@@ -236,6 +236,7 @@ impl Declared {
                     lifecycle,
                     card,
                 };
+                let endpoints = endpoints.into();
                 Ok((Self { id, endpoints, zone, profile: Arc::new(profile) }, holder))
             }
             Some(_) | None => Err(found.0),

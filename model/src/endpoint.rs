@@ -1,5 +1,7 @@
 //! Endpoints: which addresses are acceptable, and why not.
 
+use std::ops::{Deref, DerefMut};
+
 use crate::code::{Code, Invalid};
 use crate::limits;
 
@@ -7,9 +9,72 @@ use crate::limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The URL's text.
-    pub url: String,
+    pub url: Box<str>,
     /// What is spoken there (`http`, or an A2A binding such as `JSONRPC`), if said.
-    pub protocol: Option<String>,
+    pub protocol: Option<Box<str>>,
+}
+
+/// Where an instance is called, first preferred; read as the list that it is.
+///
+/// Nearly every instance has one, and whoever holds a million of them holds no list for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoints(Held);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Held {
+    One(Endpoint),
+    /// None, or more than one.
+    Several(Box<[Endpoint]>),
+}
+
+impl Deref for Endpoints {
+    type Target = [Endpoint];
+
+    fn deref(&self) -> &[Endpoint] {
+        match &self.0 {
+            Held::One(one) => std::slice::from_ref(one),
+            Held::Several(several) => several,
+        }
+    }
+}
+
+impl DerefMut for Endpoints {
+    fn deref_mut(&mut self) -> &mut [Endpoint] {
+        match &mut self.0 {
+            Held::One(one) => std::slice::from_mut(one),
+            Held::Several(several) => several,
+        }
+    }
+}
+
+impl From<Vec<Endpoint>> for Endpoints {
+    fn from(list: Vec<Endpoint>) -> Self {
+        match <[Endpoint; 1]>::try_from(list) {
+            Ok([one]) => one.into(),
+            Err(list) => Self(Held::Several(list.into())),
+        }
+    }
+}
+
+impl From<Endpoint> for Endpoints {
+    fn from(one: Endpoint) -> Self {
+        Self(Held::One(one))
+    }
+}
+
+impl FromIterator<Endpoint> for Endpoints {
+    fn from_iter<I: IntoIterator<Item = Endpoint>>(list: I) -> Self {
+        Vec::from_iter(list).into()
+    }
+}
+
+impl<'a> IntoIterator for &'a Endpoints {
+    type Item = &'a Endpoint;
+    type IntoIter = std::slice::Iter<'a, Endpoint>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 impl Endpoint {
@@ -62,7 +127,7 @@ impl Endpoint {
                 "{bare} is where the agent listens, not where a caller finds it: give a reachable host"
             )),
             Ok(address) if address.is_multicast() => Err(format!("{bare} is a multicast address")),
-            Ok(_) | Err(_) => Ok(Self { url: url.to_owned(), protocol: protocol.map(str::to_owned) }),
+            Ok(_) | Err(_) => Ok(Self { url: url.into(), protocol: protocol.map(Box::from) }),
         }
     }
 
@@ -73,7 +138,7 @@ impl Endpoint {
         if !fits || url != format!("kafka://{topic}") {
             return Err("a kafka endpoint is kafka://<topic>".into());
         }
-        Ok(Self { url: url.to_owned(), protocol: protocol.map(str::to_owned) })
+        Ok(Self { url: url.into(), protocol: protocol.map(Box::from) })
     }
 
     /// Checks the address and names the member it stands in.
@@ -104,7 +169,7 @@ mod tests {
             "kafka://orders.in",
             "http://[::ffff:10.0.0.1]:80/",
         ] {
-            assert_eq!(Endpoint::parse(url, None).unwrap().url, url);
+            assert_eq!(&*Endpoint::parse(url, None).unwrap().url, url);
         }
     }
 

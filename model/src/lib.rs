@@ -61,7 +61,7 @@ pub use deadlines::{Deadlines, LettingGo, Renewal};
 pub use declaration::{Declaration, Declared};
 pub use digest::StateDigest;
 pub use ejection::{Called, EjectionLimits, Ejections};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Endpoints};
 pub use follow::{Follower, Next};
 pub use freshness::{Freshness, Heard};
 pub use guard::{Cohort, ExpiryGuard, GuardLimits, Phase};

@@ -101,7 +101,10 @@ impl Registration {
             + text(d.id.as_str())
             + maybe(&d.version)
             + d.zone.as_ref().map_or(0, |zone| text(zone.as_str()))
-            + d.endpoints.iter().map(|e| text(&e.url) + maybe(&e.protocol) + FRAME).sum::<usize>()
+            + d.endpoints
+                .iter()
+                .map(|e| text(&e.url) + e.protocol.as_deref().map_or(0, text) + FRAME)
+                .sum::<usize>()
             + d.capabilities.iter().map(capability).sum::<usize>()
             + d.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
             + entries.map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()

@@ -72,7 +72,7 @@ pub fn position(ordinal: u16, revision: u64) -> Position {
 pub fn declared(id: &str) -> Declared {
     Declared {
         id: self::id(id),
-        endpoints: vec![Endpoint::parse("http://10.0.0.1:8080/", Some("http")).expect("an endpoint")],
+        endpoints: Endpoint::parse("http://10.0.0.1:8080/", Some("http")).expect("an endpoint").into(),
         zone: None,
         profile: Arc::new(Profile {
             kind: Kind::Agent,
@@ -143,7 +143,8 @@ pub fn full_registration() -> Registration {
         endpoints: vec![
             Endpoint::parse("https://agents.example:8443/a2a?x=1", Some("JSONRPC")).expect("an endpoint"),
             Endpoint::parse("kafka://orders.in", None).expect("an endpoint"),
-        ],
+        ]
+        .into(),
         zone: Some(Zone::parse("eu-1/a").expect("a zone")),
         profile: Arc::new(profile),
         ..declared("ops/email_agent/a1b2c3")
@@ -236,7 +237,7 @@ pub fn any_declared(chance: &mut Chance, id: InstanceId) -> Declared {
     let scope = *chance.pick(&[Scope::Instance, Scope::Service]);
     let endpoints = endpoints[..1 + chance.below(3)].iter();
     let endpoints = endpoints
-        .map(|url| Endpoint { url: (*url).to_owned(), protocol: chance.one_in(2).then(|| "http".into()) })
+        .map(|url| Endpoint { url: (*url).into(), protocol: chance.one_in(2).then(|| "http".into()) })
         .collect();
     let zone = chance.one_in(2).then(|| chance.pick(&zones).clone());
     let profile = Profile {

@@ -128,13 +128,17 @@ impl Reader {
 
     fn declared(&mut self, bytes: &[u8]) -> Option<Declared> {
         let (mut id, mut zone) = (None, None);
-        let mut endpoints = Vec::with_capacity(1);
+        // The first one by itself: nearly always there is no other.
+        let (mut first, mut others) = (None, Vec::new());
         self.gathered.clear();
         let mut rest = bytes;
         while !rest.is_empty() {
             match field(&mut rest)? {
                 Field { tag: 1, value: Value::Bytes(text), .. } => id = Some(std::str::from_utf8(text).ok()?),
-                Field { tag: 4, value: Value::Bytes(bytes), .. } => endpoints.push(endpoint(bytes)?),
+                Field { tag: 4, value: Value::Bytes(bytes), .. } if first.is_none() => {
+                    first = Some(endpoint(bytes)?);
+                }
+                Field { tag: 4, value: Value::Bytes(bytes), .. } => others.push(endpoint(bytes)?),
                 Field { tag: 8, value: Value::Bytes(text), .. } => {
                     zone = Some(std::str::from_utf8(text).ok()?)
                 }
@@ -154,6 +158,10 @@ impl Reader {
             None => self.profile(&gathered),
         };
         self.gathered = gathered;
+        let endpoints = match (first, others.is_empty()) {
+            (Some(first), true) => first.into(),
+            (first, _) => first.into_iter().chain(others).collect(),
+        };
         Some(Declared { id, endpoints, zone, profile: profile? })
     }
 
@@ -213,8 +221,8 @@ fn plain(bytes: &[u8]) -> Result<Event, Unreadable> {
 }
 
 fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
-    let text = |bytes: &[u8]| Some(std::str::from_utf8(bytes).ok()?.to_owned());
-    let (mut url, mut protocol) = (String::new(), None);
+    let text = |bytes| Some(Box::from(std::str::from_utf8(bytes).ok()?));
+    let (mut url, mut protocol) = (Box::default(), None);
     let mut rest = bytes;
     while !rest.is_empty() {
         match field(&mut rest)? {

@@ -64,7 +64,10 @@ pub fn declared(declared: &Declared) -> v1::Declared {
         endpoints: declared
             .endpoints
             .iter()
-            .map(|e| v1::Endpoint { url: e.url.clone(), protocol: e.protocol.clone() })
+            .map(|e| v1::Endpoint {
+                url: e.url.to_string(),
+                protocol: e.protocol.as_deref().map(str::to_owned),
+            })
             .collect(),
         capabilities: declared.capabilities.iter().map(capability).collect(),
         skills: declared
@@ -94,7 +97,7 @@ pub fn declared(declared: &Declared) -> v1::Declared {
 pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
     Ok(Declared {
         id: id_from(&wire.id)?,
-        endpoints: exact(wire.endpoints, |e| Ok(Endpoint { url: e.url, protocol: e.protocol }))?,
+        endpoints: wire.endpoints.into_iter().map(endpoint_from).collect(),
         zone: wire.zone.as_deref().map(zone_from).transpose()?,
         profile: Arc::new(profile_from(v1::Declared { endpoints: Vec::new(), ..wire })?),
     })
@@ -106,6 +109,10 @@ pub(crate) fn id_from(text: &str) -> Result<InstanceId, Unreadable> {
 
 pub(crate) fn zone_from(text: &str) -> Result<Zone, Unreadable> {
     Zone::parse(text).map_err(|finding| Unreadable::new("declared.zone", finding.detail))
+}
+
+fn endpoint_from(wire: v1::Endpoint) -> Endpoint {
+    Endpoint { url: wire.url.into(), protocol: wire.protocol.map(String::into_boxed_str) }
 }
 
 /// What is declared alike by many; the instance's own fields are not looked at.
