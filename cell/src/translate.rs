@@ -36,7 +36,10 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
         match effect {
             Effect::Put(entry) => match keys::parse(&entry.key) {
                 Key::Registration(id) => match registration(&id, entry) {
-                    Some(put) => meaning.changes.push(Change::Put(Arc::new(put))),
+                    Some(mut put) => {
+                        state.share(&mut put);
+                        meaning.changes.push(Change::Put(Arc::new(put)));
+                    }
                     None => {
                         meaning.foreign.push(entry.key.clone());
                         // Overwritten by hand: the registration that stood there is gone (F54).

@@ -1,6 +1,7 @@
 //! The registration: declared data, epoch, and what its owner said since.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -60,6 +61,17 @@ impl Owned {
 }
 
 impl Registration {
+    /// Holds what it has in common with another one as that one does, so that both hold it once. It says what it said.
+    pub fn share(&mut self, other: &Self) {
+        if self.declared.profile == other.declared.profile {
+            self.declared.profile = Arc::clone(&other.declared.profile);
+        }
+        // Nearly always nobody patched it.
+        if self.owned.metadata == self.declared.metadata {
+            self.owned.metadata = self.declared.metadata.clone();
+        }
+    }
+
     /// What a declaration that replaces this one is to say of the registrations before it.
     #[must_use]
     pub fn replaced_by(&self, declared: &Declared) -> Box<[Epoch]> {

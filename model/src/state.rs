@@ -97,6 +97,15 @@ impl State {
         before
     }
 
+    /// Lets a registration that is to be put hold what it has in common with its agent's instances as they do. Only two
+    /// of them are looked at, the first and the last: while an agent moves to a new version, these have the two.
+    pub fn share(&self, registration: &mut Registration) {
+        let Some(entry) = self.index.get(Asked::Name(registration.declared.id.name())) else { return };
+        for other in entry.listing.ends() {
+            registration.share(other);
+        }
+    }
+
     /// Takes a registration out, from the records and the index in one step.
     pub fn take(&mut self, id: &InstanceId) -> Option<Arc<Registration>> {
         let before = self.records.remove(id.as_str())?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{InstanceId, Revision, State};
+use rollcall_model::{InstanceId, Registration, Revision, State};
 
 use crate::store::keys::{self, Key};
 use crate::store::{Entry, Store, StoreError, limits};
@@ -36,18 +36,24 @@ pub(super) async fn state<S: Store>(
             _ => None,
         })
         .collect();
-    let mut read = Read { state: State::default(), at, foreign: Vec::new() };
+    let (mut records, mut foreign) = (Vec::<Arc<Registration>>::new(), Vec::new());
     for entry in registrations {
         let joined = match keys::parse(&entry.key) {
             Key::Registration(id) => join(&id, &entry, owned.get(&id)),
             _ => None,
         };
         match joined {
-            Some(registration) => drop(read.state.put(Arc::new(registration))),
-            None => read.foreign.push(entry.key),
+            Some(mut registration) => {
+                // Instances of an agent stand together in the store.
+                if let Some(last) = records.last() {
+                    registration.share(last);
+                }
+                records.push(Arc::new(registration));
+            }
+            None => foreign.push(entry.key),
         }
     }
-    Ok(read)
+    Ok(Read { state: State::of(records), at, foreign })
 }
 
 /// Everything under a prefix, at one revision.

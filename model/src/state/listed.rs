@@ -49,8 +49,12 @@ impl Listing {
 
     /// Whether all are of one namespace, and it is this one: then the first and the last are.
     pub(super) fn is_within(&self, namespace: &str) -> bool {
-        let ends = [self.first.as_ref(), self.all.last()];
-        ends.into_iter().flatten().all(|one| one.declared.id.namespace() == namespace)
+        self.ends().all(|one| one.declared.id.namespace() == namespace)
+    }
+
+    /// The first and the last.
+    pub(super) fn ends(&self) -> impl Iterator<Item = &Arc<Registration>> {
+        [self.first.as_ref(), self.all.last()].into_iter().flatten()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -87,6 +87,30 @@ proptest! {
     }
 
     #[test]
+    fn what_an_agents_instances_have_in_common_is_held_once(seed: u64) {
+        let (mut chance, all) = (Chance::new(seed), ids(2));
+        let known = any_registration(&mut chance, all[0].clone());
+        let mut state = State::default();
+        state.put(Arc::clone(&known));
+        // The same, said by another instance of the agent and read by itself.
+        let id = InstanceId::parse(&format!("{}/another", all[0].agent())).unwrap();
+        let mut same = (*known).clone();
+        same.declared.id = id.clone();
+        same.declared.profile = Arc::new((*known.declared.profile).clone());
+        let before = same.clone();
+        state.share(&mut same);
+        prop_assert!(Arc::ptr_eq(&same.declared.profile, &known.declared.profile));
+        prop_assert_eq!(&same, &before);
+        // One that says something else keeps its own.
+        let mut other = before.clone();
+        other.declared.weight += 1;
+        let before = other.clone();
+        state.share(&mut other);
+        prop_assert!(!Arc::ptr_eq(&other.declared.profile, &known.declared.profile));
+        prop_assert_eq!(&other, &before);
+    }
+
+    #[test]
     fn i18_two_states_with_one_digest_hold_the_same_records(seed: u64, steps in 1..30_usize) {
         let (state, records) = any_state(seed, steps);
         for record in records.values() {
