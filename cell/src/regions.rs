@@ -121,8 +121,12 @@ impl Regions {
     /// # Errors
     /// A region that this cell does not serve.
     pub(crate) fn select(&self, which: &Which) -> Result<Vec<Served>, Refusal> {
+        Ok(self.chosen(which)?.into_iter().cloned().collect())
+    }
+
+    fn chosen(&self, which: &Which) -> Result<Vec<&Served>, Refusal> {
         let named = |region: &Region| {
-            self.views.get(region).cloned().ok_or_else(|| {
+            self.views.get(region).ok_or_else(|| {
                 let detail = self.foreign(region);
                 Refusal::invalid(vec![rollcall_model::Invalid::new(Code::InvalidParameter, "region", detail)])
             })
@@ -132,9 +136,7 @@ impl Regions {
             Which::Named(region) => Ok(vec![named(region)?]),
             Which::All => {
                 let others = self.views.iter().filter(|(region, _)| **region != self.own);
-                Ok(std::iter::once(named(&self.own)?)
-                    .chain(others.map(|(_, served)| served.clone()))
-                    .collect())
+                Ok(std::iter::once(named(&self.own)?).chain(others.map(|(_, served)| served)).collect())
             }
         }
     }
@@ -144,7 +146,8 @@ impl Regions {
     /// # Errors
     /// A region that this cell does not serve.
     pub fn now(&self, which: &Which) -> Result<Vec<Arc<View>>, Refusal> {
-        Ok(self.select(which)?.iter().map(|served| served.view.borrow().clone()).collect())
+        // A receiver is dear to clone: its sender is told of each one that comes and goes.
+        Ok(self.chosen(which)?.into_iter().map(|served| served.view.borrow().clone()).collect())
     }
 
     /// The views as they are now, in the order in which they are asked when those before have nobody: the region that a

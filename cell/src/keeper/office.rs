@@ -143,6 +143,13 @@ impl KeeperHandle {
         self.office().as_ref().map(|office| office.deadlines.get(id).cloned())
     }
 
+    /// Whether this registration's lease is past its deadline; `None` where its leases are not kept here, or it has none.
+    pub(crate) fn is_overdue(&self, id: &str, epoch: Epoch, now: Instant) -> Option<bool> {
+        let office = self.office();
+        let lease = office.as_ref()?.deadlines.get(id).filter(|lease| lease.epoch == epoch)?;
+        Some(lease.is_overdue(now))
+    }
+
     /// Who is in office, as the region's history tells it.
     pub(crate) fn tell(&self, keeper: Option<InOffice>) {
         self.known.send_if_modified(|known| {

@@ -4,23 +4,29 @@
 //! there as `null`.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rollcall_model::{
-    Capability, Code, Endpoint, Position, Region, Registration, Removal, Skill, Timestamp, View,
+    Capability, Code, Endpoint, Epoch, Position, Region, Registration, Removal, Revision, Skill, Timestamp,
+    View,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::api::Api;
 use crate::api::http::Answer;
 use crate::refusal::Refusal;
 
+/// Room for an answer to begin with: one of a few agents fits, and need not grow again and again.
+const ROOM: usize = 4 * 1024;
+
 /// An answer with a JSON body.
 pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
-    let bytes = serde_json::to_vec(body)
+    let mut bytes = Vec::with_capacity(ROOM);
+    serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Refusal::new(Code::Internal, format!("the answer has no JSON form: {error}")))?;
     let kind = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     Ok::<Response, Refusal>((status, kind, bytes).into_response())
@@ -28,9 +34,13 @@ pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
 
 /// A time for people.
 pub(super) fn time(at: Timestamp) -> String {
-    // A clock outside of the years that have a text form is shown at their edge; nothing is decided on it.
+    format!("{:.3}", shown(at))
+}
+
+/// A clock outside of the years that have a text form is shown at their edge; nothing is decided on it.
+fn shown(at: Timestamp) -> jiff::Timestamp {
     let edge = if at.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
-    format!("{:.3}", jiff::Timestamp::from_millisecond(at.0).unwrap_or(edge))
+    jiff::Timestamp::from_millisecond(at.0).unwrap_or(edge)
 }
 
 /// Seconds, whole ones without a fraction; never more than there are.
@@ -61,7 +71,7 @@ impl From<&Position> for PositionJson {
     }
 }
 
-/// An agent in an answer.
+/// An agent in an answer, written from its record without anything in between: lists are made of these.
 #[derive(Serialize)]
 pub(super) struct Agent<'a> {
     id: &'a str,
@@ -69,10 +79,14 @@ pub(super) struct Agent<'a> {
     zone: Option<&'a str>,
     kind: &'static str,
     scope: &'static str,
-    epoch: String,
-    endpoints: Vec<EndpointJson<'a>>,
-    capabilities: Vec<CapabilityJson<'a>>,
-    skills: Vec<SkillJson<'a>>,
+    #[serde(serialize_with = "text")]
+    epoch: Epoch,
+    #[serde(serialize_with = "endpoints")]
+    endpoints: &'a [Endpoint],
+    #[serde(serialize_with = "capabilities")]
+    capabilities: Capabilities<'a>,
+    #[serde(serialize_with = "skills")]
+    skills: &'a [Skill],
     version: Option<&'a str>,
     weight: u32,
     max_concurrency: Option<u32>,
@@ -81,9 +95,37 @@ pub(super) struct Agent<'a> {
     lifecycle: &'static str,
     load: Option<LoadJson>,
     card_digest: Option<&'a str>,
-    registered_at: String,
-    revision: String,
+    #[serde(serialize_with = "moment")]
+    registered_at: Timestamp,
+    #[serde(serialize_with = "text")]
+    revision: Revision,
     overdue: bool,
+}
+
+/// The capabilities of one agent that one caller is shown.
+struct Capabilities<'a> {
+    all: &'a [Capability],
+    internal: bool,
+}
+
+fn text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+fn moment<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{:.3}", shown(*at)))
+}
+
+fn endpoints<S: Serializer>(all: &&[Endpoint], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(all.iter().map(endpoint))
+}
+
+fn capabilities<S: Serializer>(of: &Capabilities<'_>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(of.all.iter().filter(|capability| of.internal || !capability.internal).map(capability))
+}
+
+fn skills<S: Serializer>(all: &&[Skill], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(all.iter().map(skill))
 }
 
 #[derive(Serialize)]
@@ -139,25 +181,23 @@ impl Shown<'_> {
         if region != self.api.regions.own() {
             return told;
         }
-        let lease = self.api.registrar.keeper.lease(registration.declared.id.as_str()).flatten();
-        let now = self.api.clock.now();
-        lease.filter(|lease| lease.epoch == registration.epoch).map_or(told, |lease| lease.is_overdue(now))
+        let (id, now) = (registration.declared.id.as_str(), self.api.clock.now());
+        self.api.registrar.keeper.is_overdue(id, registration.epoch, now).unwrap_or(told)
     }
 }
 
 fn agent<'a>(region: &'a Region, registration: &'a Registration, internal: bool, overdue: bool) -> Agent<'a> {
     let declared = &registration.declared;
-    let shown = declared.capabilities.iter().filter(|capability| internal || !capability.internal);
     Agent {
         id: declared.id.as_str(),
         region: region.as_str(),
         zone: declared.zone.as_ref().map(rollcall_model::Zone::as_str),
         kind: declared.kind.as_str(),
         scope: declared.scope.as_str(),
-        epoch: registration.epoch.to_string(),
-        endpoints: declared.endpoints.iter().map(endpoint).collect(),
-        capabilities: shown.map(capability).collect(),
-        skills: declared.skills.iter().map(skill).collect(),
+        epoch: registration.epoch,
+        endpoints: &declared.endpoints,
+        capabilities: Capabilities { all: &declared.capabilities, internal },
+        skills: &declared.skills,
         version: declared.version.as_deref(),
         weight: declared.weight,
         max_concurrency: declared.max_concurrency,
@@ -170,8 +210,8 @@ fn agent<'a>(region: &'a Region, registration: &'a Registration, internal: bool,
             error_rate: load.error_rate,
         }),
         card_digest: declared.card.as_ref().map(rollcall_model::Card::digest),
-        registered_at: time(registration.registered_at),
-        revision: registration.revision.to_string(),
+        registered_at: registration.registered_at,
+        revision: registration.revision,
         overdue,
     }
 }
