@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rollcall_model::{Clock, Heard, History, Position, Region, Revision, View};
+use rollcall_model::{Clock, Heard, History, Position, Region, Revision, View, limits};
 use rollcall_proto::disk::{self, Saved};
 use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
@@ -39,8 +39,12 @@ pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
 
 /// Puts a disk copy into an empty view. Its age counts the downtime ([`rollcall_model::Moment::ago`]).
 /// Those who followed the process before this one, and were a little behind it, go on by deltas.
+///
+/// A copy is never called current, however young it is: its process may have shown more before it died, and this one
+/// has not heard its origin yet (I17, I20).
 pub fn install(view: &mut View, saved: Saved, clock: &Clock) {
-    let heard = Heard { at: clock.now(), age: saved.saved_at.ago(&clock.moment()) };
+    let age = saved.saved_at.ago(&clock.moment()).max(limits::CURRENT_AGE);
+    let heard = Heard { at: clock.now(), age };
     view.install(saved.snapshot, Some(heard), "disk", clock.wall());
     let steps = saved.history.len();
     if steps > 0 && !view.recall(saved.history) {
@@ -127,7 +131,7 @@ impl Saver {
 #[cfg(test)]
 mod tests {
     use rollcall_model::testing::{Chance, Origin, region};
-    use rollcall_model::{Cursor, Event, Instant, Query, Timestamp};
+    use rollcall_model::{Cursor, Event, Freshness, Instant, Query, Timestamp};
 
     use super::*;
 
@@ -155,6 +159,24 @@ mod tests {
         };
         assert!(matches!(told(&anew).as_slice(), [Event::Delta(_)]), "a delta, and no snapshot");
         assert_eq!(told(&anew), told(&view));
+    }
+
+    #[tokio::test]
+    async fn i17_i20_a_copy_that_was_saved_a_moment_ago_is_not_current_before_its_origin_is_heard() {
+        let clock = Clock::new(|| Duration::from_secs(100), || 1_700_000_000_000);
+        let folder = tempfile::tempdir().unwrap();
+        let file = Some(folder.path().join("us.state"));
+        let mut origin = Origin::new(9);
+        (0..5).for_each(|_| origin.step());
+        let mut view = View::new(region());
+        let now = Heard { at: clock.now(), age: Duration::ZERO };
+        view.install(origin.snapshot(&origin.head()), Some(now), "test", Timestamp(0));
+        Saver::new(file.clone(), Duration::ZERO).save_last(&view, None, &clock).await;
+        let mut anew = View::new(region());
+        install(&mut anew, load(file, &region()).await.unwrap(), &clock);
+        assert_eq!(anew.freshness(clock.now()), Freshness::Behind);
+        anew.mark(&origin.bookmark(&origin.head(), Duration::ZERO), clock.now());
+        assert_eq!(anew.freshness(clock.now()), Freshness::Current);
     }
 
     #[tokio::test]
