@@ -154,8 +154,16 @@ impl<S: Store> Keeper<S> {
                                 position.incarnation == founding.incarnation && position.revision >= revision
                             })
                         };
-                        self.view.wait_for(reached).await.ok()?;
-                        return Some(founding);
+                        // Of a restored backup the old history may still have taken the beat: it is never shown, once
+                        // the replica has found out. Then everything is proved anew.
+                        let is_other = |now: &Option<Arc<Founding>>| now.as_deref() != Some(&*founding);
+                        tokio::select! {
+                            shown = self.view.wait_for(reached) => {
+                                shown.ok()?;
+                                return Some(founding);
+                            }
+                            other = self.founding.wait_for(is_other) => drop(other.ok()?),
+                        }
                     }
                     Beaten::Fenced => return None,
                     Beaten::Unheard => tokio::time::sleep(BEAT).await,
