@@ -113,7 +113,9 @@ pub struct Layout {
 pub struct LongWay {
     /// The region whose broker it leads to.
     pub region: String,
-    /// Where it is entered.
+    /// Where it is entered, at the observer's address.
+    pub port: u16,
+    /// The same with the address.
     pub from: String,
     /// Where it ends.
     pub to: String,
@@ -279,7 +281,7 @@ fn ways(scenario: &Scenario, places: &[Place]) -> Vec<LongWay> {
     let way = |(port, region): (u16, &str)| {
         let place = find(scenario, places, Some(region), |zone| zone.broker)?;
         let (from, to) = (format!("{OBSERVER}:{port}"), format!("{}:{FAR_PORT}", place.address));
-        Some(LongWay { region: region.to_owned(), from, to })
+        Some(LongWay { region: region.to_owned(), port, from, to })
     };
     (WAY_PORT..).zip(far).filter_map(way).collect()
 }

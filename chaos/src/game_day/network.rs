@@ -4,6 +4,7 @@
 //! the machine is ever touched. Between two zones packets pass the bridge, where a rule drops those of a cut pair
 //! without a sound. The observer's own packets do not pass it: it sees every zone all the time.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
@@ -43,6 +44,16 @@ impl Network {
         )?;
         count_between_regions(layout)?;
         run("nft", &["add rule bridge rollcall between iifname . oifname @cut drop"])?;
+        // What goes over a long way passes the observer and not the bridge. Dropped here it is lost as on a line: a
+        // sender whose own rules drop it would be told.
+        for hook in ["input", "output"] {
+            let chain =
+                format!("add chain bridge rollcall far-{hook} {{ type filter hook {hook} priority 0; }}");
+            run("nft", &[&chain])?;
+        }
+        for way in &layout.ways {
+            run("nft", &[&format!("add counter bridge rollcall {}", lost_of(way.port))])?;
+        }
         Ok(Self(()))
     }
 
@@ -51,14 +62,35 @@ impl Network {
     /// # Errors
     /// What nft said.
     pub fn crossings(&self) -> Result<Crossings, String> {
-        let listed = run("nft", &["-j", "list counters table bridge rollcall"])?;
-        let listed: Value = serde_json::from_str(&listed).map_err(|error| error.to_string())?;
-        let counters = || listed["nftables"].as_array().into_iter().flatten();
-        let packets = |name: &str| {
-            let found = counters().find(|part| part["counter"]["name"] == name);
-            found.and_then(|part| part["counter"]["packets"].as_u64()).unwrap_or(0)
-        };
+        let counters = counters()?;
+        let packets = |name: &str| counters.get(name).copied().unwrap_or(0);
         Ok(Crossings { writes: packets("writes"), feeds: packets("feeds") })
+    }
+
+    /// Loses so many of a hundred packets to and from each of these ports of the observer's, by chance; of others none.
+    ///
+    /// # Errors
+    /// What nft said.
+    pub fn lose(&self, percents: &BTreeMap<u16, u8>) -> Result<(), String> {
+        for (hook, end) in [("input", "dport"), ("output", "sport")] {
+            run("nft", &[&format!("flush chain bridge rollcall far-{hook}")])?;
+            for (port, percent) in percents {
+                let rule = format!(
+                    "add rule bridge rollcall far-{hook} tcp {end} {port} numgen random mod 100 < {percent} counter name {} drop",
+                    lost_of(*port)
+                );
+                run("nft", &[&rule])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets to and from a port of the observer's that were lost so far.
+    ///
+    /// # Errors
+    /// What nft said.
+    pub fn lost(&self, port: u16) -> Result<u64, String> {
+        Ok(counters()?.get(&lost_of(port)).copied().unwrap_or(0))
     }
 
     /// Drops what goes from the first to the second of each pair, from now on.
@@ -100,6 +132,23 @@ pub struct Crossings {
     pub writes: u64,
     /// Packets to or from a broker.
     pub feeds: u64,
+}
+
+/// The name of the counter of what was lost of a port's packets.
+fn lost_of(port: u16) -> String {
+    format!("lost-{port}")
+}
+
+/// Packets so far, by the counter's name.
+fn counters() -> Result<BTreeMap<String, u64>, String> {
+    let listed = run("nft", &["-j", "list counters table bridge rollcall"])?;
+    let listed: Value = serde_json::from_str(&listed).map_err(|error| error.to_string())?;
+    let counters = listed["nftables"].as_array().into_iter().flatten();
+    let counted = counters.filter_map(|part| {
+        let counter = &part["counter"];
+        Some((counter["name"].as_str()?.to_owned(), counter["packets"].as_u64()?))
+    });
+    Ok(counted.collect())
 }
 
 /// Counts, before anything is dropped, what goes between regions by what it is of.

@@ -38,6 +38,18 @@ const CONVERGED_WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at how late the run itself is.
 const PULSE: Duration = Duration::from_millis(50);
 
+/// A way that is slow now.
+struct Slow {
+    /// Of the fault in the record.
+    place: usize,
+    /// What the way had carried when it began.
+    carried: u64,
+    /// Of its packets.
+    loss_percent: u8,
+    /// Packets that were lost on it before.
+    lost: u64,
+}
+
 /// The players of a run.
 struct Game<'a> {
     scenario: &'a Scenario,
@@ -53,8 +65,8 @@ struct Game<'a> {
     topic_taps: BTreeMap<String, TopicTap>,
     /// The long ways, by the region that they lead from.
     ways: BTreeMap<String, SlowLink>,
-    /// Those that are slow: the fault's place in the record, and what the way had carried when it began.
-    slow: BTreeMap<String, (usize, u64)>,
+    /// Those that are slow.
+    slow: BTreeMap<String, Slow>,
     _watching: JoinSet<()>,
 }
 
@@ -313,21 +325,28 @@ impl Game<'_> {
                 // Nothing takes it back: what follows is the replicators' affair.
                 self.ends(self.timeline.now(), |fault| fault.zones.is_empty() && fault.programs.is_empty());
             }
-            Act::Slow { region, delay_ms, bytes_per_second } => {
-                self.quicken(region);
+            Act::Slow { region, delay_ms, bytes_per_second, loss_percent } => {
+                self.quicken(region)?;
                 let way = self.ways.get(region).ok_or("there is no such way")?;
-                let carried = way.carried();
+                let (carried, lost) = (way.carried(), self.network.lost(self.port_of(region)?)?);
                 way.set(Way { delay: Duration::from_millis(*delay_ms), bytes_per_second: *bytes_per_second });
-                let rate =
-                    bytes_per_second.map(|rate| format!(" and carries {rate} B/s")).unwrap_or_default();
-                let what = format!("the way from {region} takes {delay_ms} ms{rate}");
+                let rate = bytes_per_second.map(|rate| format!(", carries {rate} B/s")).unwrap_or_default();
+                let loss = match loss_percent {
+                    0 => String::new(),
+                    percent => format!(", loses {percent} % of the packets"),
+                };
+                let what = format!("the way from {region} takes {delay_ms} ms{rate}{loss}");
                 let place = self.record.lock().unwrap().faults.len();
                 self.begins(what, &[], &[], false, say);
-                self.slow.insert(region.clone(), (place, carried));
+                self.slow.insert(region.clone(), Slow { place, carried, loss_percent: *loss_percent, lost });
+                self.lose()?;
             }
             Act::Quicken { region } => {
-                self.quicken(region);
-                self.note(format!("the way from {region} is short again"), say);
+                let loss = match self.quicken(region)? {
+                    0 => String::new(),
+                    lost => format!("; {lost} packets were lost on it"),
+                };
+                self.note(format!("the way from {region} is short again{loss}"), say);
             }
             // The scenario's moments have it as cuts and heals.
             Act::Flap { .. } => {}
@@ -360,26 +379,42 @@ impl Game<'_> {
         });
     }
 
-    /// Ends the fault of a slow way, if there is one.
-    fn quicken(&mut self, region: &str) {
+    /// Ends the fault of a slow way, if there is one; gives how many packets were lost on it.
+    fn quicken(&mut self, region: &str) -> Result<u64, String> {
         if let Some(way) = self.ways.get(region) {
             way.set(Way::NONE);
         }
-        if let Some((place, _)) = self.slow.remove(region) {
-            self.open.retain(|open| *open != place);
-            self.record.lock().unwrap().faults[place].until = Some(self.timeline.now());
-        }
+        let Some(slow) = self.slow.remove(region) else { return Ok(0) };
+        self.open.retain(|open| *open != slow.place);
+        self.record.lock().unwrap().faults[slow.place].until = Some(self.timeline.now());
+        self.lose()?;
+        Ok(self.network.lost(self.port_of(region)?)? - slow.lost)
     }
 
-    /// A cut has landed when packets were dropped for it, a slow way when something came over it.
+    /// Lets each way that is slow now lose what it is to lose.
+    fn lose(&self) -> Result<(), String> {
+        let lossy = self.slow.iter().filter(|(_, slow)| slow.loss_percent > 0);
+        let percents = lossy.map(|(region, slow)| Ok((self.port_of(region)?, slow.loss_percent)));
+        self.network.lose(&percents.collect::<Result<_, String>>()?)
+    }
+
+    /// Where the long way from a region's broker is entered.
+    fn port_of(&self, region: &str) -> Result<u16, String> {
+        let way = self.layout.ways.iter().find(|way| way.region == region);
+        way.map(|way| way.port).ok_or_else(|| format!("there is no long way from {region}"))
+    }
+
+    /// A cut has landed when packets were dropped for it, a slow way when something came over it, and was lost on it if
+    /// anything was to be.
     fn land(&self) -> Result<(), String> {
         let waits = |place: &usize| {
             let fault = &self.record.lock().unwrap().faults[*place];
             !fault.landed && !fault.zones.is_empty()
         };
-        for (region, (place, carried)) in &self.slow {
-            if self.ways[region].carried() > *carried {
-                self.record.lock().unwrap().faults[*place].landed = true;
+        for (region, slow) in &self.slow {
+            let has_lost = slow.loss_percent == 0 || self.network.lost(self.port_of(region)?)? > slow.lost;
+            if has_lost && self.ways[region].carried() > slow.carried {
+                self.record.lock().unwrap().faults[slow.place].landed = true;
             }
         }
         let waiting: Vec<usize> = self.open.iter().copied().filter(waits).collect();

@@ -194,6 +194,9 @@ pub enum Act {
         delay_ms: u64,
         /// Bytes a second on each connection; left out, as fast as the machine.
         bytes_per_second: Option<u32>,
+        /// Of a hundred packets in each direction so many are lost, and sent again by their connection's ends.
+        #[serde(default)]
+        loss_percent: u8,
     },
     /// Makes that way short again.
     Quicken {
@@ -370,6 +373,9 @@ impl Scenario {
                 | Act::Freeze { programs }
                 | Act::Thaw { programs } => self.know_programs(programs),
                 Act::RemoveTopics { region } | Act::Quicken { region } => self.know_region(region),
+                Act::Slow { loss_percent: 51.., .. } => {
+                    Err("more than 50 % of loss is a cut: a connection does not live through it".to_owned())
+                }
                 Act::Slow { region, .. } => self.know_region(region).and_then(|()| self.can_be_far(region)),
                 Act::Heal => Ok(()),
             };

@@ -160,10 +160,11 @@ pub(super) fn guard_holds(record: &Record, within_s: u64) -> Found {
     let calm = record.guards.iter().any(|guard| guard.at > record.last_fault() && guard.holding.is_empty());
     verdict.judge(calm, || "it was never calm again".to_owned());
     let words = format!(
-        "it held {} from {:.1} s after the fault on, for {:.1} s, and its metric said so: {alerted}",
+        "it held {} from {:.1} s after the fault on, for {:.1} s, and its metric {}",
         cohorts.join(", "),
         took.as_secs_f64(),
-        (until - from).as_secs_f64()
+        (until - from).as_secs_f64(),
+        if alerted { "said so" } else { "did not say so" }
     );
     (verdict, words)
 }
