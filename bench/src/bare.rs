@@ -65,9 +65,17 @@ pub async fn times(etcd: &str, kafka: &str, round: usize, changes: usize, per_se
             told.lock().unwrap().entry(key).or_insert_with(Instant::now);
         }
     });
+    let mut writer = Client::connect([etcd], None).await.expect("etcd answers");
+    // A consumer that has just met its topic waits half a second before it asks again. That is no part of the way.
+    let begun = format!("{prefix}begun");
+    writer.put(begun.as_str(), vec![b'x'; VALUE], None).await.expect("etcd takes it");
+    let deadline = Instant::now() + WITHIN;
+    while !seen.lock().unwrap().contains_key(begun.as_bytes()) {
+        assert!(Instant::now() < deadline, "the first of all does not arrive");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let mut tick = tokio::time::interval(Duration::from_micros(1_000_000 / per_second));
     let acknowledged: Arc<Mutex<HashMap<Vec<u8>, Instant>>> = Arc::default();
-    let writer = Client::connect([etcd], None).await.expect("etcd answers");
     let mut writes = JoinSet::new();
     for at in 0..changes {
         tick.tick().await;
