@@ -58,6 +58,8 @@ pub struct Saver {
     every: Duration,
     /// Not before.
     next: Instant,
+    /// From when on the writer's share of the time lets it write again.
+    rested: Instant,
     saved: Option<Position>,
     writing: Option<JoinHandle<Written>>,
 }
@@ -76,7 +78,13 @@ impl Saver {
     /// Saves to this file, at most this often; nowhere without a file.
     #[must_use]
     pub fn new(file: Option<PathBuf>, every: Duration) -> Self {
-        Self { file, every, next: Instant::now() + every, saved: None, writing: None }
+        let now = Instant::now();
+        Self { file, every, next: now + every, rested: now, saved: None, writing: None }
+    }
+
+    /// Does not wait for the next time: who is followed went away, and what it said last may soon be nowhere else.
+    pub fn hurry(&mut self) {
+        self.next = self.next.min(self.rested);
     }
 
     /// Resolves when it is time to save and nothing is being written. Dropped, it loses nothing.
@@ -117,7 +125,8 @@ impl Saver {
         match writing.await {
             Ok(Written { position, took, result: Ok(()) }) => {
                 self.saved = Some(position);
-                self.next = self.next.max(Instant::now() + took * SHARE);
+                self.rested = Instant::now() + took * SHARE;
+                self.next = self.next.max(self.rested);
             }
             Ok(Written { result: Err(error), .. }) => {
                 tracing::error!(%error, "disk copy not written; the old one stays");

@@ -110,19 +110,26 @@ impl<S: Store> Replica<S> {
         let mut backoff = Backoff::new(Duration::from_millis(200), FOLLOW_AGAIN);
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
         let mut reload = self.view.position().is_none().then_some("started");
-        loop {
+        'run: loop {
             let ended = tokio::select! {
                 () = cancel.cancelled() => break,
                 ended = self.connected(reload, &mut saver, &mut backoff) => ended,
             };
             match ended {
                 Ended::Broken(error) => {
+                    if !self.is_away {
+                        saver.hurry();
+                    }
                     self.say_away(&error);
                     reload = self.view.position().is_none().then_some("started");
-                    let wait = backoff.next(random::chance());
-                    tokio::select! {
-                        () = cancel.cancelled() => break,
-                        () = tokio::time::sleep(wait) => {}
+                    let again = tokio::time::Instant::now() + backoff.next(random::chance());
+                    loop {
+                        tokio::select! {
+                            () = cancel.cancelled() => break 'run,
+                            () = tokio::time::sleep_until(again) => break,
+                            // A kill in the outage must not cost what was taken in before it.
+                            () = saver.due() => saver.save(&self.view, self.beat.as_ref(), &self.clock),
+                        }
                     }
                 }
                 Ended::Refounded => reload = Some("new_incarnation"),

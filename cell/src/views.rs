@@ -61,7 +61,7 @@ impl RemoteView {
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
         let mut restarted = None;
         let mut failed = 0;
-        loop {
+        'run: loop {
             let position = self.view.position().cloned();
             let ended = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -74,15 +74,21 @@ impl RemoteView {
                     failed = 0;
                 }
                 Err(error) => {
+                    saver.hurry();
                     failed = if self.view.position() == position.as_ref() { failed + 1 } else { 1 };
                     self.tell(&error, failed);
                     self.sources.rotate_left(1.min(self.sources.len()));
                     restarted = None;
                 }
             }
-            tokio::select! {
-                () = cancel.cancelled() => break,
-                () = tokio::time::sleep(backoff.next(random::chance())) => {}
+            let again = tokio::time::Instant::now() + backoff.next(random::chance());
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => break 'run,
+                    () = tokio::time::sleep_until(again) => break,
+                    // A kill while the replicator is away must not cost what it said last.
+                    () = saver.due() => saver.save(&self.view, None, &self.clock),
+                }
             }
         }
         saver.save_last(&self.view, None, &self.clock).await;

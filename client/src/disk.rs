@@ -36,6 +36,8 @@ pub(crate) struct Copies {
     writing: Option<JoinHandle<Writer>>,
     /// Not before.
     next: Instant,
+    /// From when on the writer's share of the time lets it write again.
+    rested: Instant,
     /// When the last copy was offered, and up to which change it is.
     saved: Option<(Instant, Position)>,
 }
@@ -57,7 +59,13 @@ impl Copies {
         let files = Generations::new(directory.to_path_buf(), format!("{region}.state"));
         let writer = Writer { files, lock: None, is_good: false, took: Duration::ZERO, is_failing: false };
         let next = Instant::default();
-        Self { region: region.clone(), writer: Some(writer), writing: None, next, saved: None }
+        Self { region: region.clone(), writer: Some(writer), writing: None, next, rested: next, saved: None }
+    }
+
+    /// Saves as soon as the writer may: the cell went away, and what it said last may soon be nowhere else.
+    pub(crate) fn hurry(&mut self, view: &View, clock: &Clock) {
+        self.next = self.next.min(self.rested);
+        self.offer(view, clock);
     }
 
     /// Puts the newest good copy into a view that was never loaded; leaves it alone when there is none.
@@ -117,7 +125,8 @@ impl Copies {
         let Some(mut writing) = self.writing.take() else { return };
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(Ok(writer)) = std::pin::Pin::new(&mut writing).poll(&mut context) {
-            self.next = self.next.max(now.plus(writer.took * SHARE));
+            self.rested = now.plus(writer.took * SHARE);
+            self.next = self.next.max(self.rested);
             self.writer = Some(writer);
         }
     }

@@ -88,6 +88,11 @@ impl<P: FnMut(&View) + Send> Following<P> {
             match end {
                 End::Broken(error) => {
                     restarted = None;
+                    if let Some(copies) = &mut self.copies
+                        && !self.unheard
+                    {
+                        copies.hurry(&self.view, &self.clock);
+                    }
                     let error =
                         error.map_or_else(|| "the cell ended it".to_owned(), |error| error.to_string());
                     if quiet {

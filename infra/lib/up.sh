@@ -128,5 +128,5 @@ print_ready() {
   url=$(address_of "$1")
   printf '  curl %s/v1/regions\n' "$url"
   printf '  ROLLCALL_URL=%s %q agents --region all\n' "$url" "$bin"
-  printf '  infra/regions.sh status --run-dir %q    (down ends it)\n' "$run_dir"
+  printf '  infra/regions.sh status --run-dir %q    (`make regions-down`, or `down` with the same folder, ends it)\n' "$run_dir"
 }

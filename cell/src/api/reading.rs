@@ -109,7 +109,8 @@ pub(super) fn find(views: &[Arc<View>], id: &InstanceId) -> Result<(Region, Arc<
         }
     }
     let asked: Vec<_> = views.iter().map(|view| view.region().as_str()).collect();
-    Err(nowhere(views, format!("{id} is not registered in {}; region= asks elsewhere", asked.join(", "))))
+    let hint = if views.len() == 1 { "; region= asks elsewhere" } else { "" };
+    Err(nowhere(views, format!("{id} is not registered in {}{hint}", asked.join(", "))))
 }
 
 /// The refusal when nothing was found: not found, or not known.

@@ -1,7 +1,7 @@
 //! A cell in this process on free loopback ports, and a small client for it.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{Client, Method};
@@ -67,6 +67,11 @@ impl Cell {
         Self::configured("us", &[], store, change).await
     }
 
+    /// A cell of region `us` that keeps copies in this folder.
+    pub(super) async fn kept_in<S: Store>(folder: &Path, store: S) -> Self {
+        Self::configured("us", &[], store, |config| config.data_dir = folder.to_owned()).await
+    }
+
     async fn configured<S: Store>(
         region: &str,
         views: &[(&str, &str)],
@@ -93,6 +98,7 @@ impl Cell {
             auth: None,
         };
         change(&mut config);
+        let keep_on_disk = config.data_dir.as_os_str() != "unused";
         let start = Start {
             commit: "none",
             config,
@@ -101,7 +107,7 @@ impl Cell {
             metrics: Metrics::new(),
             http: TcpListener::bind("127.0.0.1:0").await.unwrap(),
             grpc: TcpListener::bind("127.0.0.1:0").await.unwrap(),
-            keep_on_disk: false,
+            keep_on_disk,
         };
         let Running { http, grpc, .. } = run(store, start).await.unwrap();
         let client = Client::builder().timeout(DEADLINE).build().unwrap();

@@ -35,6 +35,23 @@ async fn a_cell_that_never_reached_its_store_lives_and_is_not_ready() {
     cell.fenced("DELETE", path, "7", &Value::Null).await.refused(503, "store_unavailable");
 }
 
+/// A process that is killed in an outage shows after its start what it showed before.
+#[tokio::test]
+async fn what_was_registered_just_before_the_store_went_away_is_on_disk_while_it_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::kept_in(folder.path(), store.clone()).await;
+    cell.keeps().await;
+    cell.register_plain("ops/mail/1").await;
+    store.becomes(Mood::Severed);
+    let file = folder.path().join("replica.us.state");
+    eventually("the copy on disk has it", || async {
+        let saved = rollcall_proto::disk::decode(&std::fs::read(&file).ok()?).ok()?;
+        saved.snapshot.state().get("ops/mail/1").map(|_| ())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn readers_do_not_notice_that_the_store_is_away() {
     let store = Moody::new(Mood::Well);

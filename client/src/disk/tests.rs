@@ -216,3 +216,27 @@ async fn a_state_that_changes_all_the_time_is_saved_every_half_minute_and_a_quie
     }
     assert_eq!(saves, [0, 30, 60, 90, 120, 720, 1_320]);
 }
+
+#[tokio::test]
+async fn what_came_last_before_the_registry_went_away_is_saved_at_once() {
+    let directory = fresh();
+    let mut copies = Copies::new(directory.path(), &region("us"));
+    let mut view = View::new(region("us"));
+    for (second, is_away) in [(0, false), (1, false), (2, true)] {
+        let clock = Clock::new(move || Duration::from_secs(second), || 0);
+        if !is_away {
+            let saved = saved("us", second + 1, 0);
+            let heard = Heard { at: clock.now(), age: Duration::ZERO };
+            view.install(saved.snapshot, Some(heard), "started", Timestamp(0));
+            copies.offer(&view, &clock);
+        } else {
+            copies.hurry(&view, &clock);
+        }
+        let writing = copies.writing.take();
+        assert_eq!(writing.is_some(), second != 1, "at {second} s");
+        if let Some(writing) = writing {
+            copies.writer = Some(writing.await.unwrap());
+        }
+    }
+    assert_eq!(found(directory.path()), Some(2));
+}

@@ -61,7 +61,8 @@ pub(super) fn epoch(headers: &HeaderMap) -> Result<Epoch, Refusal> {
     let quoted = first.to_str().ok().filter(|_| values.next().is_none());
     let text = quoted.map(str::trim).and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
     text.and_then(epoch_from).ok_or_else(|| {
-        let detail = "If-Match holds exactly one epoch in quotes, as it was answered";
+        let detail =
+            "If-Match holds exactly one epoch in quotes, as it was answered: a number of at most 52 bits";
         Refusal::invalid(vec![Invalid::new(Code::InvalidEpoch, "", detail)])
     })
 }
