@@ -154,7 +154,9 @@ pub(crate) fn seconds(value: Option<&Value>) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    // Also what breaks lines or turns the direction of all that follows, which could make one row look like another.
+    let moves = |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || moves(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -178,6 +180,7 @@ mod tests {
     #[test]
     fn a_value_with_line_breaks_or_terminal_codes_stays_one_plain_line() {
         assert_eq!(facts(vec![("name", "a\nb\u{1b}[31m".into())]), "name  a b [31m");
+        assert_eq!(facts(vec![("name", "a\u{202e}b\u{2028}c".into())]), "name  a b c");
     }
 
     #[test]

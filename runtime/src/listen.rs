@@ -54,11 +54,20 @@ pub enum ListenError {
     },
 }
 
-/// Whether a text is the URL of a process of ours or of the store: `http://` or `https://` and a host.
+/// Whether a text is the URL of a process of ours or of the store: `http://`, a host, a port from 1 on where one is said,
+/// and nothing behind them, which would be passed over. There is no TLS of our own yet, so `https://` would never connect.
 #[must_use]
 pub fn is_http_url(text: &str) -> bool {
     text.parse::<axum::http::Uri>().is_ok_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+        let host = uri.host().unwrap_or_default();
+        // A port that is no number of 16 bits is none to the parser, and would be passed over.
+        let place = uri.authority().and_then(|authority| authority.as_str().rsplit('@').next());
+        let is_place = place == Some(host) || uri.port_u16().is_some_and(|port| port > 0);
+        uri.scheme_str() == Some("http")
+            && !host.is_empty()
+            && is_place
+            && matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
     })
 }
 
@@ -137,6 +146,27 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_url_of_a_process_is_http_a_host_and_a_port_and_nothing_that_would_be_passed_over() {
+        for url in ["http://h:1", "http://h", "http://[::1]:7400/", "http://me:secret@10.0.0.1:2379"] {
+            assert!(is_http_url(url), "{url}");
+        }
+        for url in [
+            "",
+            "h:1",
+            "ftp://h:1",
+            "https://h:1",
+            "http://",
+            "http://h:0",
+            "http://h:99999",
+            "http://h:",
+            "http://h:1/x",
+            "http://h:1/?q",
+        ] {
+            assert!(!is_http_url(url), "{url}");
+        }
+    }
 
     #[test]
     fn only_loopback_needs_no_word_on_who_may_call() {

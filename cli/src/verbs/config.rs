@@ -178,6 +178,10 @@ brokers = "127.0.0.1:9092"
             (CELL.replace("\"d\"", "\"\""), "line 3,", "`data_dir`"),
             (CELL.replace("http://me:secret@", "ftp://"), "line 11,", "`store.endpoints`"),
             (CELL.replace("http://127.0.0.1:7500", "ftp://h:1"), "line 15,", "`view[0].source`"),
+            (CELL.replace("http://me:secret@", "https://"), "line 11,", "`store.endpoints`"),
+            (CELL.replace(":2379", ":99999"), "line 11,", "`store.endpoints`"),
+            (CELL.replace(":2379", ":2379/path"), "line 11,", "`store.endpoints`"),
+            (CELL.replace(":7500", ":0"), "line 15,", "`view[0].source`"),
             (REPLICATOR.replace("\"d\"", "\"\""), "line 2,", "`data_dir`"),
             (REPLICATOR.replace("[\"http:", "[\"ftp:"), "line 9,", "`cell.endpoints`"),
         ] {
