@@ -6,6 +6,7 @@
 //! either: see `audit`.
 
 mod audit;
+mod last_beat;
 mod reading;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use crate::store::keys;
 use crate::store::{Effect, Follow, Happened, Store, StoreError};
 use crate::translate::translate;
 use audit::{Audits, Verdict};
+use last_beat::LastBeat;
 
 /// How often the state is written to disk, at most: a crash costs that much history, never the state.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -41,6 +43,7 @@ pub struct Replica<S> {
     store: Arc<S>,
     view: View,
     beat: Option<(Beat, Revision)>,
+    last_beat: LastBeat,
     published: watch::Sender<Arc<View>>,
     founding: watch::Sender<Option<Arc<Founding>>>,
     keeper: KeeperHandle,
@@ -81,12 +84,14 @@ impl<S: Store> Replica<S> {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
+        let last_beat = LastBeat::open(file.as_ref(), view.region()).await;
         let candidates = Candidates::default();
         let audits = Audits::new(None);
         Self {
             store,
             view,
             beat,
+            last_beat,
             published,
             founding,
             keeper,
@@ -169,8 +174,16 @@ impl<S: Store> Replica<S> {
         saver: &mut disk::Saver,
         backoff: &mut Backoff,
     ) -> Result<Ended, StoreError> {
-        let known = self.view.position().map_or(0, |position| position.incarnation.ordinal());
+        let shown = self.view.position().map_or(0, |position| position.incarnation.ordinal());
+        let known = shown.max(self.last_beat.ordinal());
         let (founding, head) = founding::read_or_found(&*self.store, known, random::id).await?;
+        if !self.last_beat.is_continued(&*self.store, &founding, head).await? {
+            tracing::error!(region = %self.view.region(), "the store does not go on from the last beat before this process; founding a new incarnation");
+            let ordinal = founding.incarnation.ordinal().max(known) + 1;
+            founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
+            return Ok(Ended::Refounded);
+        }
+        self.last_beat.is_settled();
         let same = self.view.position().is_some_and(|p| p.incarnation == founding.incarnation);
         if same && !self.same_lineage(head, reload).await? {
             tracing::error!(region = %self.view.region(), "the store holds another history than before; founding a new incarnation");
@@ -356,6 +369,7 @@ impl<S: Store> Replica<S> {
     /// The keeper's beat: up to its revision this state is complete, as of now.
     fn heard_beat(&mut self, incarnation: &Incarnation, beat: (Beat, Revision)) {
         let position = Position::new(incarnation.clone(), beat.1);
+        self.last_beat.saw(self.view.region(), position.clone(), &beat, &self.clock);
         self.beat = Some(beat);
         self.mark(position, Some(Duration::ZERO));
     }

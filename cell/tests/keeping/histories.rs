@@ -49,6 +49,47 @@ async fn f04_b39_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall()
     cell.stop().await;
 }
 
+/// A process that is killed leaves no copy of its state, or one that is older than the backup.
+#[tokio::test]
+async fn f04_a_backup_that_is_newer_than_the_copy_on_disk_is_told_by_the_last_beat() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    let backup = copy(&store, &folder.path().join("backup.redb"));
+
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let after = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    let seen = after.registration.epoch.revision();
+    let file = data.join("replica.us-east.beat");
+    cell.until("a beat after it on disk", |_| {
+        let saved = std::fs::read(&file).ok().and_then(|bytes| rollcall_proto::disk::decode(&bytes).ok());
+        saved.is_some_and(|saved| saved.snapshot.head().position.revision > seen)
+    })
+    .await;
+    cell.stop().await;
+    for copy in ["replica.us-east.state", "replica.us.state.1"] {
+        let _ = std::fs::remove_file(data.join(copy));
+    }
+
+    copy(&backup, &store);
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.until("a new incarnation", |cell| {
+        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == 2)
+    })
+    .await;
+    let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
+    assert!(again.registration.epoch > after.registration.epoch, "I03: epochs do not fall over a restore");
+    cell.stop().await;
+    // Its own history is known again.
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.until("it goes on", |cell| cell.has("a/b/after")).await;
+    assert_eq!(cell.running.regions.own_view().position().unwrap().incarnation.ordinal(), 2);
+    cell.stop().await;
+}
+
 #[tokio::test]
 async fn a_restart_goes_on_in_the_same_incarnation_with_a_full_lease_of_grace() {
     let folder = tempfile::tempdir().unwrap();
