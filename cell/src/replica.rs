@@ -187,15 +187,15 @@ impl<S: Store> Replica<S> {
         let same = self.view.position().is_some_and(|p| p.incarnation == founding.incarnation);
         if same && !self.same_lineage(head, reload).await? {
             tracing::error!(region = %self.view.region(), "the store holds another history than before; founding a new incarnation");
-            let ordinal = founding.incarnation.ordinal().max(known) + 1;
+            let ordinal = founding.incarnation.ordinal().max(shown) + 1;
             founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
             return Ok(Ended::Refounded);
         }
-        if !same && known >= founding.incarnation.ordinal() {
+        if !same && shown >= founding.incarnation.ordinal() {
             // An older history came back (a backup), or a stranger's with the same ordinal (F52): epochs that were
             // given out must not be given out again (I03).
-            tracing::error!(region = %self.view.region(), found = %founding.incarnation, known, "the store holds a history that does not come after ours; founding a new incarnation");
-            founding::found(&*self.store, founding.revision, known + 1, &random::id()).await?;
+            tracing::error!(region = %self.view.region(), found = %founding.incarnation, known = shown, "the store holds a history that does not come after ours; founding a new incarnation");
+            founding::found(&*self.store, founding.revision, shown + 1, &random::id()).await?;
             return Ok(Ended::Refounded);
         }
         let reason = if same { reload } else { Some(reload.unwrap_or("new_incarnation")) };

@@ -83,11 +83,16 @@ async fn f04_a_backup_that_is_newer_than_the_copy_on_disk_is_told_by_the_last_be
     let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
     assert!(again.registration.epoch > after.registration.epoch, "I03: epochs do not fall over a restore");
     cell.stop().await;
-    // Its own history is known again.
-    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
-    cell.until("it goes on", |cell| cell.has("a/b/after")).await;
-    assert_eq!(cell.running.regions.own_view().position().unwrap().incarnation.ordinal(), 2);
-    cell.stop().await;
+    // Its own history is known again, with a copy of the state and without one.
+    for copies in [&["replica.us-east.state", "replica.us-east.state.1"][..], &[]] {
+        let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+        cell.until("it goes on", |cell| cell.has("a/b/after")).await;
+        assert_eq!(cell.running.regions.own_view().position().unwrap().incarnation.ordinal(), 2);
+        cell.stop().await;
+        for copy in copies {
+            let _ = std::fs::remove_file(data.join(copy));
+        }
+    }
 }
 
 #[tokio::test]
