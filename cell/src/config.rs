@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::path::PathBuf;
 
 use rollcall_model::{AdmissionLimits, GuardLimits, Rate, Region, Zone};
+use rollcall_runtime::config::{Auth, Unusable};
 use rollcall_runtime::listen::{self, Callers};
 use serde::{Deserialize, Serialize};
 
@@ -217,32 +218,6 @@ impl ViewConfig {
     }
 }
 
-/// Who may call.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Auth {
-    /// `none`: everybody who can connect.
-    pub mode: AuthMode,
-}
-
-/// How callers prove who they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AuthMode {
-    /// They do not.
-    None,
-}
-
-/// A configuration that is well-formed and cannot work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct Unusable {
-    /// The key.
-    pub key: String,
-    /// What is wrong and what to do.
-    pub why: String,
-}
-
 impl CellConfig {
     /// Checks what the types cannot say.
     ///
@@ -357,7 +332,7 @@ struct Faults(Vec<Unusable>);
 
 impl Faults {
     fn add(&mut self, key: &str, why: impl Into<String>) {
-        self.0.push(Unusable { key: key.into(), why: why.into() });
+        self.0.push(Unusable::new(key, why));
     }
 
     fn of<T>(&mut self, key: &str, judged: Result<T, String>) {

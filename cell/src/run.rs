@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{Clock, Region, View};
+use rollcall_runtime::config::Unusable;
 use rollcall_runtime::files;
 use rollcall_runtime::meter::Metrics;
 use rollcall_runtime::serve::{Limits, Peers, Serve, Words};
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::admission::AdmissionHandle;
 use crate::api::{self, Api};
-use crate::config::{CellConfig, Unusable};
+use crate::config::CellConfig;
 use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
@@ -120,7 +121,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         let remote = region(&view.region)?;
         let source = |url: &str| {
             let source = tonic::transport::Endpoint::from_shared(url.to_owned())
-                .map_err(|error| Unusable { key: "view.source".into(), why: error.to_string() })?;
+                .map_err(|error| Unusable::new("view.source", error.to_string()))?;
             Ok(source
                 .connect_timeout(Duration::from_secs(2))
                 .http2_keep_alive_interval(Duration::from_secs(5))
@@ -215,7 +216,7 @@ fn candidate(advertise: Option<&str>, bound: SocketAddr) -> String {
 }
 
 fn region(text: &str) -> Result<Region, Unusable> {
-    Region::parse(text).map_err(|finding| Unusable { key: "region".into(), why: finding.detail })
+    Region::parse(text).map_err(|finding| Unusable::new("region", finding.detail))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rollcall_model::Region;
+use rollcall_runtime::config::{Auth, Unusable};
 use rollcall_runtime::listen::{self, Callers};
 use serde::{Deserialize, Serialize};
 
@@ -116,38 +117,6 @@ pub enum LogKind {
     Kafka,
     /// The process's own memory: only where several regions share a process, as in `rollcall dev`.
     Memory,
-}
-
-/// Who may call.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Auth {
-    /// `none`: everybody who can connect.
-    pub mode: AuthMode,
-}
-
-/// How callers prove who they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AuthMode {
-    /// They do not.
-    None,
-}
-
-/// A configuration that is well-formed and cannot work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct Unusable {
-    /// The key.
-    pub key: String,
-    /// What is wrong and what to do.
-    pub why: String,
-}
-
-impl Unusable {
-    pub(crate) fn new(key: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { key: key.into(), why: why.into() }
-    }
 }
 
 impl PublishConfig {

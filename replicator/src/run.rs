@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rollcall_model::{Clock, Region};
+use rollcall_runtime::config::Unusable;
 use rollcall_runtime::serve::{self, Limits, Serve, Words};
 use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
 use crate::api::{self, Api};
-use crate::config::{Brokers, FollowConfig, ReplicatorConfig, Unusable};
+use crate::config::{Brokers, FollowConfig, ReplicatorConfig};
 use crate::disk::Copy;
 use crate::feed_log::kafka::KafkaLog;
 use crate::feed_log::{FeedLog, LogError};

@@ -10,6 +10,7 @@
 
 mod environment;
 mod error;
+mod judged;
 mod mended;
 mod places;
 mod print;
@@ -25,6 +26,7 @@ use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
 pub use error::{ConfigError, ConfigErrors, Place};
+pub use judged::{Auth, AuthMode, Unusable};
 pub use print::print;
 
 use environment::{Override, overrides};

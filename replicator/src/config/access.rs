@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Unusable;
+use rollcall_runtime::config::Unusable;
 
 /// How to speak to the brokers of a cluster. Nothing said means plain text without a name.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
