@@ -1,5 +1,6 @@
-//! Fenced registrations a second through a cell into one etcd, beside etcd's own rate of one compare-and-put
-//! transaction each. The two take turns against the same etcd. Goal: ≥ 2.5 times.
+//! Fenced registrations a second through a cell into one etcd, beside what etcd takes from those who register with it
+//! themselves: one compare-and-put transaction each (goal: 2.5 times), and a lease with a put under it each (goal: 8
+//! times). The three take turns against the same etcd.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::region::Region;
 use crate::session::{Session, small};
 use crate::{load, machine, spread};
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use rollcall_proto::v1::session_request::Request;
 use rollcall_proto::v1::session_response::Response;
 
@@ -15,12 +16,14 @@ const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(4);
 const CALLERS: usize = 512;
 const CONNECTIONS: usize = 8;
+/// As long as a registration's by default.
+const LEASE_SECONDS: i64 = 30;
 /// Bytes of one raw value: what a small registration takes in the store.
 const VALUE: usize = 200;
 
 pub(super) async fn run() {
     println!(
-        "fenced registrations/s through a cell beside raw compare-and-put, one etcd, {CALLERS} callers on {CONNECTIONS} connections"
+        "fenced registrations/s through a cell beside etcd alone, one etcd, {CALLERS} callers on {CONNECTIONS} connections"
     );
     println!("{}", machine());
     let region = Region::up();
@@ -28,23 +31,24 @@ pub(super) async fn run() {
     for _ in 0..CONNECTIONS {
         raws.push(Client::connect([region.etcd()], None).await.expect("etcd answers"));
     }
-    let (mut cell_rates, mut raw_rates, mut ratios, mut cpu_ratios) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Rows::default();
     for round in 0..ROUNDS {
         let revision = head(&mut raws[0]).await;
         let before = (region.etcd_time(), region.cell_time());
-        let cell = sessions(&region.cell(), round).await;
-        let of_etcd = (region.etcd_time() - before.0).as_secs_f64();
-        let of_cell = (region.cell_time() - before.1).as_secs_f64();
-        let cell_cpu = of_etcd + of_cell;
+        let (done, rate, failed) = sessions(&region.cell(), round).await;
+        let of_etcd = micros_each(region.etcd_time() - before.0, done);
+        let of_cell = micros_each(region.cell_time() - before.1, done);
         // The keeper's beats are among the revisions; a few in thousands.
-        let group = cell.0 as f64 / (head(&mut raws[0]).await - revision) as f64;
+        let group = done as f64 / (head(&mut raws[0]).await - revision) as f64;
+        // As long as the key and the value of a registration, for who would put the record there themselves.
+        let key = |way: &str, caller: usize, count: u64| {
+            format!("rollcall/v1/{way}-east/reg/bench{round}/caller-{caller}/{count}")
+        };
         let before = region.etcd_time();
         let raw = measure(|caller, count| {
             let mut client = raws[caller % CONNECTIONS].clone();
             async move {
-                // As long as the key and the value of a registration, for who would put the record there themselves.
-                let key = format!("rollcall/v1/raw-east/reg/bench{round}/caller-{caller}/{count}");
+                let key = key("raw", caller, count);
                 let txn = Txn::new()
                     .when([Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)])
                     .and_then([TxnOp::put(key.as_str(), vec![b'x'; VALUE], None)]);
@@ -52,33 +56,57 @@ pub(super) async fn run() {
             }
         })
         .await;
-        let raw_cpu = (region.etcd_time() - before).as_secs_f64();
+        let of_raw = micros_each(region.etcd_time() - before, raw.0);
+        let before = region.etcd_time();
+        let leased = measure(|caller, count| {
+            let mut client = raws[caller % CONNECTIONS].clone();
+            async move {
+                let Ok(lease) = client.lease_grant(LEASE_SECONDS, None).await else { return false };
+                let under = PutOptions::new().with_lease(lease.id());
+                client.put(key("let", caller, count), vec![b'x'; VALUE], Some(under)).await.is_ok()
+            }
+        })
+        .await;
+        let of_leased = micros_each(region.etcd_time() - before, leased.0);
         if round == 0 {
-            continue; // the first round warms both up
+            continue; // the first round warms them up
         }
-        let cpu = (cell.0 as f64 / cell_cpu) / (raw.0 as f64 / raw_cpu);
         println!(
-            "round {round}: cell {:.0}/s ({} failed), raw {:.0}/s ({} failed), ratio {:.2}; per CPU-second of the servers {cpu:.2}; group of {group:.1}; CPU µs each: etcd {:.0} + cell {:.0}, raw {:.0}; load {}",
-            cell.1,
-            cell.2,
+            "round {round}: cell {rate:.0}/s ({failed} failed), compare-and-put {:.0}/s ({} failed), lease and put {:.0}/s ({} failed); group of {group:.1}; CPU µs each: etcd {of_etcd:.0} + cell {of_cell:.0}, compare-and-put {of_raw:.0}, lease and put {of_leased:.0}; load {}",
             raw.1,
             raw.2,
-            cell.1 / raw.1,
-            of_etcd * 1e6 / cell.0 as f64,
-            of_cell * 1e6 / cell.0 as f64,
-            raw_cpu * 1e6 / raw.0 as f64,
+            leased.1,
+            leased.2,
             load()
         );
-        cell_rates.push(cell.1);
-        raw_rates.push(raw.1);
-        ratios.push(cell.1 / raw.1);
-        cpu_ratios.push(cpu);
+        rows.rates.push(rate);
+        rows.raw_rates.push(raw.1);
+        rows.ratios.push(rate / raw.1);
+        rows.per_cpu.push(of_raw / (of_etcd + of_cell));
+        rows.leased_ratios.push(rate / leased.1);
+        rows.leased_per_cpu.push(of_leased / (of_etcd + of_cell));
     }
     println!("min / median / max");
-    println!("  cell, registrations/s   {}", spread(&cell_rates, 0));
-    println!("  raw, transactions/s     {}", spread(&raw_rates, 0));
-    println!("  ratio                   {}  (goal 2.5)", spread(&ratios, 2));
-    println!("  ratio per CPU-second    {}", spread(&cpu_ratios, 2));
+    println!("  cell, registrations/s             {}", spread(&rows.rates, 0));
+    println!("  compare-and-put, transactions/s   {}", spread(&rows.raw_rates, 0));
+    println!("  beside it                         {}", spread(&rows.ratios, 2));
+    println!("  beside it, per CPU-second         {}  (goal 2.5)", spread(&rows.per_cpu, 2));
+    println!("  beside a lease and a put          {}", spread(&rows.leased_ratios, 1));
+    println!("  beside them, per CPU-second       {}  (goal 8)", spread(&rows.leased_per_cpu, 1));
+}
+
+#[derive(Default)]
+struct Rows {
+    rates: Vec<f64>,
+    raw_rates: Vec<f64>,
+    ratios: Vec<f64>,
+    per_cpu: Vec<f64>,
+    leased_ratios: Vec<f64>,
+    leased_per_cpu: Vec<f64>,
+}
+
+fn micros_each(time: Duration, count: u64) -> f64 {
+    time.as_secs_f64() * 1e6 / count as f64
 }
 
 /// One session a connection, each with its share of the callers: an answer to one sends the next.
