@@ -7,7 +7,7 @@ use rollcall_tests::convergence::agent_ids;
 use rollcall_tests::eventually::eventually;
 use rollcall_tests::http::Http;
 use rollcall_tests::paths;
-use rollcall_tests::process::Process;
+use rollcall_tests::process::{COMPANION, Process};
 use serde_json::Value;
 
 use crate::{REGION, registry};
@@ -108,10 +108,8 @@ async fn b17_b19_an_agent_that_slept_past_its_lease_is_back_whole_under_a_higher
         "--metadata",
         "bed=soft",
         "--",
-        "sleep",
-        "600",
     ];
-    let arguments = arguments.map(str::to_owned).to_vec();
+    let arguments = arguments.iter().chain(&COMPANION).map(|&word| word.to_owned()).collect();
     let sleeper = Process::start("sleeper", folder.path(), paths::rollcall(), arguments, &[]);
     let one = format!("/v1/agents/{id}");
     let before = eventually("it is registered", GONE, || async { cell.get(&one).await }).await;

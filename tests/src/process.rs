@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// A command line for `rollcall run`: does nothing, and ends within a second of the process that started it, however
+/// that one ends. One that is killed takes nobody with it, and a test would leave its command to the machine.
+pub const COMPANION: [&str; 3] = ["sh", "-c", "while kill -0 $PPID 2>/dev/null; do sleep 1; done"];
+
 /// A child that can be killed, paused and started again with the same command; dropping it kills it.
 #[derive(Debug)]
 pub struct Process {

@@ -4,6 +4,7 @@
 //! Both disks are made for a process of their own, the test's child: a limit on the size of files (where the system
 //! must be told not to kill for it), and a file system of 3 MiB in a mount namespace.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -50,10 +51,19 @@ fn f08_a_disk_without_space_is_a_full_store_until_there_is_some() {
     let output = child(folder.path(), "on_a_small_disk", &mount, &["unshare", "-rm"]);
     let is_forbidden = output.status.code() == Some(77) || output.stderr.starts_with(b"unshare");
     if is_forbidden {
-        eprintln!("no disk of an own size here: {}", String::from_utf8_lossy(&output.stderr));
-        return;
+        return left_out("a disk of an own size", &String::from_utf8_lossy(&output.stderr));
     }
     passed(&output);
+}
+
+/// Says that nothing was proved, because this machine forbids what the test needs. Where a machine judges, which sets
+/// `CI`, that is a failure: nobody reads there what a run that passed has said.
+fn left_out(what: &str, why: &str) {
+    let line =
+        format!("LEFT OUT: {what} needs a mount namespace, which this machine forbids: {}", why.trim());
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{line}");
+    // Not by the macro, whose words the harness keeps to itself when a test passes.
+    std::io::stderr().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }
 
 fn place() -> Option<PathBuf> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rollcall_tests::http::Http;
 use rollcall_tests::paths;
-use rollcall_tests::process::Process;
+use rollcall_tests::process::{COMPANION, Process};
 use serde_json::json;
 
 use super::{Scenario, scenario};
@@ -29,21 +29,8 @@ async fn paused(game: &mut Game) {
     let lease = game.size.lease.as_secs().to_string();
     // The SDK takes one address here: this cell keeps the leases or not, and a client must live with either.
     let keeper = game.stage.keeper().unwrap_or_default();
-    let arguments = [
-        "run",
-        "--url",
-        &urls[keeper],
-        "--id",
-        ID,
-        "--endpoint",
-        OWN,
-        "--lease",
-        &lease,
-        "--",
-        "sleep",
-        "600",
-    ];
-    let arguments = arguments.map(str::to_owned).to_vec();
+    let arguments = ["run", "--url", &urls[keeper], "--id", ID, "--endpoint", OWN, "--lease", &lease, "--"];
+    let arguments = arguments.iter().chain(&COMPANION).map(|&word| word.to_owned()).collect();
     let folder = game.stage.folder().to_owned();
     let agent = Process::start("agent", &folder, paths::rollcall(), arguments, &[]);
     let first = wait_for(game, &http, "the agent is registered", |found| found.contains_key(ID)).await;

@@ -2,6 +2,7 @@
 //!
 //! Names are those of a file of hosts that belongs to a process of its own, the test's child in a mount namespace.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,11 +30,20 @@ fn f48_a_name_without_an_address_costs_no_open_watch_and_the_next_address_is_tri
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || said.starts_with("unshare") {
-        eprintln!("no file of hosts of an own here: {said}");
-        return;
+        return left_out("a file of hosts of an own", &said);
     }
     let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
     assert!(output.status.success() && passed, "{}{said}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Says that nothing was proved, because this machine forbids what the test needs. Where a machine judges, which sets
+/// `CI`, that is a failure: nobody reads there what a run that passed has said.
+fn left_out(what: &str, why: &str) {
+    let line =
+        format!("LEFT OUT: {what} needs a mount namespace, which this machine forbids: {}", why.trim());
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{line}");
+    // Not by the macro, whose words the harness keeps to itself when a test passes.
+    std::io::stderr().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }
 
 async fn sees(registry: &Registry, agents: u64) {
