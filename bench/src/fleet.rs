@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall_model::declaration::{Declaration, RawEndpoint};
 use rollcall_model::{
-    Capability, CapabilityName, Declared, Epoch, Owned, Registration, Revision, Timestamp, Zone,
+    Capability, CapabilityName, Declared, Epoch, Owned, Registration, Replaced, Revision, Timestamp, Zone,
 };
 
 /// So many instances, ten to an agent, each with an endpoint of its own, a zone, a version, two entries of metadata and
@@ -57,7 +57,7 @@ pub fn registration(n: usize, capabilities: usize) -> Registration {
         declared,
         epoch: Epoch::new(1, revision),
         registered_at: Timestamp(0),
-        replaced: Box::default(),
+        replaced: Replaced::default(),
         revision,
         owned,
     }

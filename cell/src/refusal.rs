@@ -57,7 +57,7 @@ impl Refusal {
     /// This epoch does not hold the instance: another one does.
     #[must_use]
     pub fn superseded(current: &Registration, epoch: Epoch) -> Self {
-        let endpoint = current.declared.endpoints.first().map(|e| e.url.to_string()).unwrap_or_default();
+        let endpoint = current.declared.endpoints.first().map(|e| e.url().to_owned()).unwrap_or_default();
         let detail = if epoch > current.epoch {
             format!("epoch {epoch} was never issued for this instance: {} holds it", current.epoch)
         } else {

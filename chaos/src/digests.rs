@@ -120,7 +120,7 @@ mod tests {
     use std::time::Duration;
 
     use rollcall_model::declaration::RawEndpoint;
-    use rollcall_model::{Declaration, Declared, Incarnation, StateDigest, Timestamp};
+    use rollcall_model::{Declaration, Declared, Incarnation, Replaced, StateDigest, Timestamp};
 
     use super::*;
 
@@ -154,7 +154,7 @@ mod tests {
                 registered_at: Timestamp(7),
                 revision: Revision(revision),
                 owned,
-                replaced: Box::default(),
+                replaced: Replaced::default(),
                 declared: declared.clone(),
             };
             let mut state = State::default();

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Stands for the call: connects to the first endpoint.
 async fn call(endpoints: &[Endpoint]) -> Called {
-    let host = endpoints.first().and_then(|endpoint| endpoint.url.split('/').nth(2)).unwrap_or_default();
+    let host = endpoints.first().and_then(|endpoint| endpoint.url().split('/').nth(2)).unwrap_or_default();
     match tokio::time::timeout(Duration::from_secs(3), TcpStream::connect(host)).await {
         Ok(Ok(_)) => Called::Succeeded,
         Ok(Err(_)) => Called::Failed,

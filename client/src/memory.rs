@@ -10,8 +10,8 @@ use std::time::Duration;
 use rollcall_model::load::news;
 use rollcall_model::{
     Change, Code, Declaration, Declared, Delta, Epoch, Heard, Incarnation, InstanceId, Instant, Lifecycle,
-    Load, LoadLimits, Owned, Position, Region, Registration, Removal, RemovalReason, Revision, Scope,
-    Snapshot, State, Timestamp, View, lease,
+    Load, LoadLimits, Owned, Position, Region, Registration, Removal, RemovalReason, Replaced, Revision,
+    Scope, Snapshot, State, Timestamp, View, lease,
 };
 
 use crate::error::{CallError, StartError};
@@ -110,7 +110,7 @@ impl MemoryRegistry {
         if let Some(before) = before.as_ref().filter(|before| joins(before, &declared)) {
             return Ok(Registered { region, epoch: before.epoch, lease });
         }
-        let replaced = before.map_or_else(Box::default, |before| before.replaced_by(&declared));
+        let replaced = before.map_or_else(Replaced::default, |before| before.replaced_by(&declared));
         let revision = next(&view);
         let epoch = Epoch::new(1, revision);
         let owned = Owned::of(&declared);
@@ -135,7 +135,7 @@ impl MemoryRegistry {
                 Renewal::Renewed(times)
             } else {
                 Renewal::Superseded(
-                    current.declared.endpoints.first().map_or_else(String::new, |e| e.url.to_string()),
+                    current.declared.endpoints.first().map_or_else(String::new, |e| e.url().to_owned()),
                 )
             };
         }

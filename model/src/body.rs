@@ -351,7 +351,7 @@ mod tests {
         let body = format!(r#"{{"id":"a/b/c", "card": {card} , "zone":"a"}}"#);
         let (declared, _) = read_registration(body.as_bytes(), String::new).unwrap();
         assert_eq!(declared.card.as_ref().unwrap().json(), card);
-        assert_eq!(&*declared.endpoints[0].url, "http://h:1/");
+        assert_eq!(declared.endpoints[0].url(), "http://h:1/");
     }
 
     #[test]

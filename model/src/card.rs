@@ -217,7 +217,7 @@ mod tests {
         let (card, facts) = Card::parse(json).unwrap();
         assert_eq!(card.json(), json);
         assert_eq!(facts.version.as_deref(), Some("2.1.0"));
-        let urls: Vec<_> = facts.endpoints.iter().map(|e| &*e.url).collect();
+        let urls: Vec<_> = facts.endpoints.iter().map(crate::Endpoint::url).collect();
         assert_eq!(urls, ["http://h:1/", "grpc://h:2"]);
         assert_eq!(facts.skills, [Skill { id: "s".into(), name: "S".into(), tags: vec!["x".into()] }]);
         assert_eq!(card.protocol_versions(), ["1.0"]);
@@ -228,7 +228,7 @@ mod tests {
         let json = r#"{"name":"t","protocolVersion":"0.3.0","url":"http://h:1/","preferredTransport":"JSONRPC",
             "additionalInterfaces":[{"url":"http://h:1/","transport":"JSONRPC"},{"url":"http://h:2/","transport":"HTTP+JSON"}]}"#;
         let (_, facts) = Card::parse(json).unwrap();
-        let urls: Vec<_> = facts.endpoints.iter().map(|e| &*e.url).collect();
+        let urls: Vec<_> = facts.endpoints.iter().map(crate::Endpoint::url).collect();
         assert_eq!(urls, ["http://h:1/", "http://h:2/"]);
     }
 

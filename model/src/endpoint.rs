@@ -1,18 +1,20 @@
 //! Endpoints: which addresses are acceptable, and why not.
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::code::{Code, Invalid};
 use crate::limits;
 
 /// One address of an instance, kept exactly as it was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The URL's text.
-    pub url: Box<str>,
-    /// What is spoken there (`http`, or an A2A binding such as `JSONRPC`), if said.
-    pub protocol: Option<Box<str>>,
-}
+///
+/// One text: the URL, and behind a zero byte, which no URL has, the protocol if there is one. Whoever holds a million of
+/// them holds nothing for the protocol that is nearly never said.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint(Box<str>);
+
+/// Ends the URL where a protocol follows it.
+const URL_ENDS: char = '\0';
 
 /// Where an instance is called, first preferred; read as the list that it is.
 ///
@@ -23,8 +25,8 @@ pub struct Endpoints(Held);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Held {
     One(Endpoint),
-    /// None, or more than one.
-    Several(Box<[Endpoint]>),
+    /// None, or more than one. In a box of its own, so that the usual one takes two words and not three.
+    Several(Box<Box<[Endpoint]>>),
 }
 
 impl Deref for Endpoints {
@@ -51,7 +53,7 @@ impl From<Vec<Endpoint>> for Endpoints {
     fn from(list: Vec<Endpoint>) -> Self {
         match <[Endpoint; 1]>::try_from(list) {
             Ok([one]) => one.into(),
-            Err(list) => Self(Held::Several(list.into())),
+            Err(list) => Self(Held::Several(Box::new(list.into()))),
         }
     }
 }
@@ -78,6 +80,30 @@ impl<'a> IntoIterator for &'a Endpoints {
 }
 
 impl Endpoint {
+    /// Takes an address that was checked at some door; `None` for a URL with a zero byte in it, which no door lets in.
+    #[must_use]
+    pub fn of(url: &str, protocol: Option<&str>) -> Option<Self> {
+        if url.contains(URL_ENDS) {
+            return None;
+        }
+        Some(Self(match protocol {
+            None => url.into(),
+            Some(protocol) => [url, protocol].join("\0").into(),
+        }))
+    }
+
+    /// The URL's text.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.0.split_once(URL_ENDS).map_or(&self.0, |(url, _)| url)
+    }
+
+    /// What is spoken there (`http`, or an A2A binding such as `JSONRPC`), if said.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&str> {
+        self.0.split_once(URL_ENDS).map(|(_, protocol)| protocol)
+    }
+
     /// Checks the address.
     ///
     /// Schemes are `http(s)://`, `grpc(s)://` and `kafka://topic`. An address that nobody can dial, such as
@@ -127,7 +153,7 @@ impl Endpoint {
                 "{bare} is where the agent listens, not where a caller finds it: give a reachable host"
             )),
             Ok(address) if address.is_multicast() => Err(format!("{bare} is a multicast address")),
-            Ok(_) | Err(_) => Ok(Self { url: url.into(), protocol: protocol.map(Box::from) }),
+            Ok(_) | Err(_) => Self::checked(url, protocol),
         }
     }
 
@@ -138,7 +164,12 @@ impl Endpoint {
         if !fits || url != format!("kafka://{topic}") {
             return Err("a kafka endpoint is kafka://<topic>".into());
         }
-        Ok(Self { url: url.into(), protocol: protocol.map(Box::from) })
+        Self::checked(url, protocol)
+    }
+
+    /// A URL without control characters.
+    fn checked(url: &str, protocol: Option<&str>) -> Result<Self, String> {
+        Self::of(url, protocol).ok_or_else(|| "the URL has a zero byte in it".into())
     }
 
     /// Checks the address and names the member it stands in.
@@ -155,9 +186,24 @@ impl Endpoint {
     }
 }
 
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("url", &self.url()).field("protocol", &self.protocol()).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_and_what_is_spoken_there_read_back_as_they_were_given() {
+        for protocol in [None, Some(""), Some("JSONRPC"), Some("a\0b")] {
+            let endpoint = Endpoint::of("http://h:1/", protocol).unwrap();
+            assert_eq!((endpoint.url(), endpoint.protocol()), ("http://h:1/", protocol));
+        }
+        assert_eq!(Endpoint::of("http://h:1/\0JSONRPC", None), None, "a URL that would read as two texts");
+    }
 
     #[test]
     fn dialable_addresses_are_kept_as_given() {
@@ -169,7 +215,7 @@ mod tests {
             "kafka://orders.in",
             "http://[::ffff:10.0.0.1]:80/",
         ] {
-            assert_eq!(&*Endpoint::parse(url, None).unwrap().url, url);
+            assert_eq!(Endpoint::parse(url, None).unwrap().url(), url);
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::code::{Code, Invalid};
 use crate::limits;
 use crate::position::Epoch;
+use crate::registration::Replaced;
 use crate::time::{Instant, Timestamp};
 
 /// The name of one process among those that share an entry: its process id or a uuid.
@@ -43,7 +44,7 @@ pub struct Holders {
     /// as long as they hold two registrations.
     named: BTreeMap<(Holder, Epoch), HeardAt>,
     /// Registrations of the entry that came before its present one and may still be held.
-    replaced: Box<[Epoch]>,
+    replaced: Replaced,
     /// Registrations that stand in the store while their holders' names are on the way here.
     newcomers: BTreeMap<Epoch, HeardAt>,
     /// When a holder that is not listed was last heard, or may have been: by the keeper before, or as one too many.

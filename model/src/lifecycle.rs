@@ -46,6 +46,58 @@ pub struct Load {
     pub error_rate: f64,
 }
 
+/// The load that an instance last reported, if it reported one; as long as a load itself, so that a million instances
+/// hold no word each that says whether there is one.
+#[derive(Clone, Copy)]
+pub struct LastLoad {
+    queue_depth: u32,
+    in_flight: u32,
+    /// Bits of the share of failures, or [`Self::NEVER`].
+    error_rate: u64,
+}
+
+impl LastLoad {
+    /// What is no share of failures: it reads as no number, which no door lets in.
+    const NEVER: u64 = u64::MAX;
+    /// Nothing was reported.
+    pub const NONE: Self = Self { queue_depth: 0, in_flight: 0, error_rate: Self::NEVER };
+
+    /// What was reported.
+    #[must_use]
+    pub const fn get(self) -> Option<Load> {
+        if self.error_rate == Self::NEVER {
+            return None;
+        }
+        let error_rate = f64::from_bits(self.error_rate);
+        Some(Load { queue_depth: self.queue_depth, in_flight: self.in_flight, error_rate })
+    }
+}
+
+impl From<Load> for LastLoad {
+    fn from(load: Load) -> Self {
+        let error_rate = load.error_rate.to_bits();
+        Self { queue_depth: load.queue_depth, in_flight: load.in_flight, error_rate }
+    }
+}
+
+impl From<Option<Load>> for LastLoad {
+    fn from(load: Option<Load>) -> Self {
+        load.map_or(Self::NONE, Self::from)
+    }
+}
+
+impl PartialEq for LastLoad {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl std::fmt::Debug for LastLoad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
 impl Lifecycle {
     /// Every lifecycle, in order of life.
     pub const ALL: [Self; 6] =

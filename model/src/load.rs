@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use crate::declaration::Declared;
-use crate::lifecycle::{Lifecycle, Load};
+use crate::lifecycle::{LastLoad, Lifecycle, Load};
 use crate::registration::Owned;
 use crate::time::Instant;
 
@@ -80,12 +80,12 @@ pub fn news(
     let is_told = told != was || (seen.strained && load.is_none() && lifecycle.is_some());
     let is_news = is_told
         || strained != seen.strained
-        || load.is_some_and(|load| is_worth_telling(declared, seen.load, load));
+        || load.is_some_and(|load| is_worth_telling(declared, seen.load.get(), load));
     is_news.then(|| News {
         owned: Owned {
             lifecycle: if strained { Lifecycle::Degraded } else { told },
             strained,
-            load: load.or(seen.load),
+            load: load.map_or(seen.load, LastLoad::from),
             ..seen.clone()
         },
         is_told,

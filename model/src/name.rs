@@ -88,13 +88,10 @@ impl Zone {
 
 /// The whole id of one running process of an agent: `namespace/name/instance`.
 ///
-/// Ordered by its text, so that all instances of an agent and all agents of a namespace stand together.
-#[derive(Clone)]
-pub struct InstanceId {
-    text: Arc<str>,
-    namespace_end: u8,
-    name_end: u8,
-}
+/// Ordered by its text, so that all instances of an agent and all agents of a namespace stand together. Where its parts
+/// end is looked for when somebody asks: a process holds a million ids, and they are compared whole nearly always.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(Arc<str>);
 
 impl InstanceId {
     /// Checks a whole id of three parts.
@@ -119,39 +116,37 @@ impl InstanceId {
                 return Err(bad(why));
             }
         }
-        let namespace_end = u8::try_from(namespace.len()).map_err(|_| bad("too long"))?;
-        let name_end = u8::try_from(namespace.len() + 1 + name.len()).map_err(|_| bad("too long"))?;
-        Ok(Self { text: text.into(), namespace_end, name_end })
+        Ok(Self(text.into()))
     }
 
     /// The whole id.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
     }
 
     /// The namespace: who owns the agent.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        &self.text[..usize::from(self.namespace_end)]
+        self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
     /// The name: what callers ask for.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.text[usize::from(self.namespace_end) + 1..usize::from(self.name_end)]
+        self.agent().split_once('/').map_or("", |(_, name)| name)
     }
 
     /// The instance: which process of it.
     #[must_use]
     pub fn instance(&self) -> &str {
-        &self.text[usize::from(self.name_end) + 1..]
+        self.0.rsplit_once('/').map_or("", |(_, instance)| instance)
     }
 
     /// Namespace and name together, as `namespace/name`.
     #[must_use]
     pub fn agent(&self) -> &str {
-        &self.text[..usize::from(self.name_end)]
+        self.0.rsplit_once('/').map_or("", |(agent, _)| agent)
     }
 }
 
@@ -161,40 +156,19 @@ pub fn is_part(text: &str) -> bool {
     part_fault(text).is_none()
 }
 
-impl PartialEq for InstanceId {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-impl Eq for InstanceId {}
-impl PartialOrd for InstanceId {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for InstanceId {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
-    }
-}
-impl std::hash::Hash for InstanceId {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
-    }
-}
 impl Borrow<str> for InstanceId {
     fn borrow(&self) -> &str {
-        &self.text
+        &self.0
     }
 }
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
     }
 }
 impl fmt::Debug for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
     }
 }
 impl fmt::Display for Region {

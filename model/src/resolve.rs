@@ -350,7 +350,7 @@ pub(crate) fn rank(registration: &Registration) -> Option<u8> {
         Lifecycle::Starting | Lifecycle::Draining | Lifecycle::Offline => return None,
     };
     // Full is load, not lifecycle, as last reported.
-    if owned.load.is_some_and(|load| crate::load::is_full(&registration.declared, load)) {
+    if owned.load.get().is_some_and(|load| crate::load::is_full(&registration.declared, load)) {
         return None;
     }
     Some(if owned.overdue { rank + RANKS / 2 } else { rank })

@@ -25,7 +25,7 @@ use crate::name::{InstanceId, Region, Zone};
 use crate::position::{Epoch, Incarnation, Position, Revision};
 use crate::profile::{Metadata, Profile};
 use crate::query::Query;
-use crate::registration::{Owned, Registration};
+use crate::registration::{Owned, Registration, Replaced};
 use crate::time::Timestamp;
 
 /// The region that fixtures live in: `eu`.
@@ -105,7 +105,7 @@ pub fn registration(id: &str, epoch: u64, revision: u64) -> Registration {
 pub fn registered(declared: Declared, epoch: Epoch, revision: Revision) -> Registration {
     let owned = Owned::of(&declared);
     let registered_at = Timestamp(1_700_000_000_000);
-    Registration { declared, epoch, registered_at, revision, owned, replaced: Box::default() }
+    Registration { declared, epoch, registered_at, revision, owned, replaced: Replaced::default() }
 }
 
 /// A registration that has every member set, to values that never change: goldens are made of it.
@@ -157,11 +157,11 @@ pub fn full_registration() -> Registration {
         owned: Owned {
             lifecycle: Lifecycle::Degraded,
             metadata: BTreeMap::from([("queue".into(), "low".into())]).into(),
-            load: Some(Load { queue_depth: 2, in_flight: 7, error_rate: 0.125 }),
+            load: Load { queue_depth: 2, in_flight: 7, error_rate: 0.125 }.into(),
             strained: false,
             overdue: false,
         },
-        replaced: Box::default(),
+        replaced: Replaced::default(),
     }
 }
 
@@ -237,7 +237,7 @@ pub fn any_declared(chance: &mut Chance, id: InstanceId) -> Declared {
     let scope = *chance.pick(&[Scope::Instance, Scope::Service]);
     let endpoints = endpoints[..1 + chance.below(3)].iter();
     let endpoints = endpoints
-        .map(|url| Endpoint { url: (*url).into(), protocol: chance.one_in(2).then(|| "http".into()) })
+        .map(|url| Endpoint::of(url, chance.one_in(2).then_some("http")).expect("an endpoint"))
         .collect();
     let zone = chance.one_in(2).then(|| chance.pick(&zones).clone());
     let profile = Profile {
@@ -269,11 +269,14 @@ pub fn any_owned(chance: &mut Chance) -> Owned {
     Owned {
         lifecycle: *chance.pick(&Lifecycle::ALL),
         metadata: metadata(chance),
-        load: chance.one_in(2).then(|| Load {
-            queue_depth: *chance.pick(&[0, 1, u32::MAX]),
-            in_flight: *chance.pick(&[0, 8]),
-            error_rate: *chance.pick(&[0.0, 0.25, 1.0]),
-        }),
+        load: chance
+            .one_in(2)
+            .then(|| Load {
+                queue_depth: *chance.pick(&[0, 1, u32::MAX]),
+                in_flight: *chance.pick(&[0, 8]),
+                error_rate: *chance.pick(&[0.0, 0.25, 1.0]),
+            })
+            .into(),
         strained: chance.one_in(4),
         overdue: chance.one_in(4),
     }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use rollcall_model::{
-    Change, Declared, Endpoint, Epoch, Event, Metadata, Owned, Profile, Registration, Revision, Timestamp,
-    Zone,
+    Change, Declared, Endpoint, Epoch, Event, Metadata, Owned, Profile, Registration, Replaced, Revision,
+    Timestamp, Zone,
 };
 
 use crate::convert::registration::{self, id_from, lifecycle_from, load_from, profile_from, zone_from};
@@ -122,7 +122,7 @@ impl Reader {
             registered_at: Timestamp(registered_at),
             revision: Revision(revision),
             owned: self.owned(owned?)?,
-            replaced: Box::default(),
+            replaced: Replaced::default(),
         })
     }
 
@@ -195,7 +195,7 @@ impl Reader {
         Some(Owned {
             lifecycle: lifecycle_from(v1::Lifecycle::try_from(lifecycle).ok()?)?,
             metadata: metadata.into(),
-            load: load.map(load_from),
+            load: load.map(load_from).into(),
             strained,
             overdue,
         })
@@ -221,17 +221,18 @@ fn plain(bytes: &[u8]) -> Result<Event, Unreadable> {
 }
 
 fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
-    let text = |bytes| Some(Box::from(std::str::from_utf8(bytes).ok()?));
-    let (mut url, mut protocol) = (Box::default(), None);
+    let (mut url, mut protocol) = ("", None);
     let mut rest = bytes;
     while !rest.is_empty() {
         match field(&mut rest)? {
-            Field { tag: 1, value: Value::Bytes(bytes), .. } => url = text(bytes)?,
-            Field { tag: 2, value: Value::Bytes(bytes), .. } => protocol = Some(text(bytes)?),
+            Field { tag: 1, value: Value::Bytes(bytes), .. } => url = std::str::from_utf8(bytes).ok()?,
+            Field { tag: 2, value: Value::Bytes(bytes), .. } => {
+                protocol = Some(std::str::from_utf8(bytes).ok()?)
+            }
             Field { .. } => return None,
         }
     }
-    Some(Endpoint { url, protocol })
+    Endpoint::of(url, protocol)
 }
 
 /// Parts that were lent and are not kept: known as long as somebody has them.

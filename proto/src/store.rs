@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message;
-use rollcall_model::{Actor, Declared, Epoch, Incarnation, InstanceId, Owned, RemovalReason, Timestamp};
+use rollcall_model::{
+    Actor, Declared, Epoch, Incarnation, InstanceId, Owned, RemovalReason, Replaced, Timestamp,
+};
 
 use crate::convert::{declared, declared_from, epochs, epochs_from, feed, owned, owned_from};
 use crate::{Unreadable, v1};
@@ -17,7 +19,7 @@ pub struct StoredRegistration {
     /// When, for people.
     pub registered_at: Timestamp,
     /// Of a shared entry the registrations that it replaced, newest first.
-    pub replaced: Box<[Epoch]>,
+    pub replaced: Replaced,
 }
 
 /// Why one key vanishes.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rollcall_model::declaration::{Declaration, RawEndpoint};
 use rollcall_model::{
     Bookmark, Change, Declared, Delta, Epoch, Incarnation, Instant, Outcome, Owned, Position, Region,
-    Registration, Removal, RemovalReason, Revision, Snapshot, State, StateDigest, Timestamp, View,
+    Registration, Removal, RemovalReason, Replaced, Revision, Snapshot, State, StateDigest, Timestamp, View,
 };
 
 /// The origin of one region.
@@ -83,7 +83,7 @@ impl Origin {
             epoch: Epoch::new(at.incarnation.ordinal(), at.revision),
             registered_at: Timestamp(1),
             revision: at.revision,
-            replaced: Box::default(),
+            replaced: Replaced::default(),
         };
         self.commit(at, Change::Put(Arc::new(registration)))
     }

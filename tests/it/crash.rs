@@ -73,7 +73,7 @@ async fn call(registry: &Registry, turn: usize, tries: &Mutex<Tries>) -> Result<
     let count = candidates.len();
     candidates.rotate_left(turn % count.max(1));
     for candidate in &candidates {
-        let url = &candidate.registration.declared.endpoints[0].url;
+        let url = candidate.registration.declared.endpoints[0].url();
         let address: SocketAddr = url.split('/').nth(2).unwrap().parse().unwrap();
         let outcome = ask(address).await;
         let called = if outcome.is_some() { Called::Succeeded } else { Called::Failed };

@@ -75,7 +75,7 @@ fn biller() -> Query {
 async fn call(registry: &Registry, turn: usize) -> Result<String, String> {
     let candidates = registry.resolve(&biller()).candidates;
     let candidate = candidates.get(turn % candidates.len().max(1)).ok_or("no candidate")?;
-    let url = &candidate.registration.declared.endpoints[0].url;
+    let url = candidate.registration.declared.endpoints[0].url();
     let address: SocketAddr = url.split('/').nth(2).unwrap().parse().unwrap();
     let asked = async {
         let mut answer = String::new();

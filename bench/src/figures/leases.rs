@@ -8,7 +8,7 @@ use crate::{load, machine, resident_mib, spread};
 use rollcall_model::sweep::sweep;
 use rollcall_model::{
     Change, Deadlines, Declaration, Declared, Epoch, ExpiryGuard, GuardLimits, Holder, InstanceId, Instant,
-    Owned, Registration, Revision, State, Timestamp,
+    Owned, Registration, Replaced, Revision, State, Timestamp,
 };
 
 const LEASES: usize = 1_000_000;
@@ -73,7 +73,7 @@ fn leases() -> (Deadlines, Vec<InstanceId>) {
             registered_at: Timestamp(0),
             revision: Revision(1),
             owned: Owned::of(&declared),
-            replaced: Box::default(),
+            replaced: Replaced::default(),
             declared,
         };
         deadlines.follow(&Change::Put(Arc::new(registration)), begun, Timestamp(0));

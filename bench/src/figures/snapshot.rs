@@ -329,7 +329,7 @@ fn delta(view: &View, registration: &Registration) -> Delta {
     let revision = Revision(from.revision.0 + 1);
     let mut changed = registration.clone();
     changed.revision = revision;
-    changed.owned.load = Some(Load { queue_depth: 1, in_flight: 2, error_rate: 0.0 });
+    changed.owned.load = Load { queue_depth: 1, in_flight: 2, error_rate: 0.0 }.into();
     let to = Position::new(from.incarnation.clone(), revision);
     Delta { region: view.region().clone(), from, to, changes: vec![Change::Put(Arc::new(changed))] }
 }

@@ -70,7 +70,7 @@ async fn round(
         tries.spawn(async move {
             let mut refused = !endpoints.is_empty();
             for endpoint in &endpoints {
-                refused = refused && is_refused(&endpoint.url).await;
+                refused = refused && is_refused(endpoint.url()).await;
             }
             if refused {
                 keeper.proved_dead(&id, epoch);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Declared, Epoch, Holder, Owned, Position, Registration, Revision, Scope};
+use rollcall_model::{Declared, Epoch, Holder, Owned, Position, Registration, Replaced, Revision, Scope};
 use rollcall_proto::store::encode_registration;
 
 use super::{Registered, Registrar, TRIES, contended};
@@ -115,6 +115,6 @@ impl Registrar {
 }
 
 /// What a registration is written over: the revision it compares, and the registrations it replaces.
-fn before(current: Option<&Registration>, declared: &Declared) -> (Revision, Box<[Epoch]>) {
+fn before(current: Option<&Registration>, declared: &Declared) -> (Revision, Replaced) {
     current.map_or_else(Default::default, |current| (current.epoch.revision(), current.replaced_by(declared)))
 }

@@ -116,7 +116,7 @@ fn updated(owned: &Owned, update: &Update) -> Result<Owned, Refusal> {
         owned.strained = false;
     }
     if let Some(load) = update.load {
-        owned.load = Some(load);
+        owned.load = load.into();
     }
     for (key, value) in &update.metadata {
         match value {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rollcall_model::declaration::RawEndpoint;
-use rollcall_model::{Declaration, Declared, InstanceId, Owned, RemovalReason, Timestamp};
+use rollcall_model::{Declaration, Declared, InstanceId, Owned, RemovalReason, Replaced, Timestamp};
 use rollcall_proto::store::{self, Gone, StoredRegistration};
 
 use super::*;
@@ -71,7 +71,7 @@ impl Plant {
             declared,
             ordinal: 1,
             registered_at: Timestamp(0),
-            replaced: Box::default(),
+            replaced: Replaced::default(),
         };
         self.at(revision).put(
             &format!("reg/{id}"),

@@ -117,7 +117,7 @@ async fn call(registry: &Registry, http: &reqwest::Client, n: u64, counts: &Coun
         counts.resolves.fetch_add(1, Ordering::Relaxed);
         match found.candidates.first() {
             Some(first) if found.outcome == Outcome::Found => {
-                url = first.registration.declared.endpoints.first().map(|endpoint| endpoint.url.to_string());
+                url = first.registration.declared.endpoints.first().map(|endpoint| endpoint.url().to_owned());
             }
             Some(_) | None => drop(counts.resolves_failed.fetch_add(1, Ordering::Relaxed)),
         }

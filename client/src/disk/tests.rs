@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use rollcall_model::declaration::RawEndpoint;
 use rollcall_model::{
-    Declaration, Declared, Epoch, Incarnation, Moment, Owned, Registration, Revision, Snapshot, State,
-    Timestamp, Uptime,
+    Declaration, Declared, Epoch, Incarnation, Moment, Owned, Registration, Replaced, Revision, Snapshot,
+    State, Timestamp, Uptime,
 };
 
 use super::*;
@@ -29,7 +29,7 @@ fn saved(name: &str, many: u64, saved_at: i64) -> Saved {
             declared,
             epoch,
             registered_at: Timestamp(0),
-            replaced: Box::default(),
+            replaced: Replaced::default(),
             revision,
             owned,
         };

@@ -49,7 +49,7 @@ impl Keeping {
         told: watch::Receiver<Told>,
         status: watch::Sender<Status>,
     ) -> Self {
-        let endpoints = declared.endpoints.iter().map(|endpoint| endpoint.url.to_string()).collect();
+        let endpoints = declared.endpoints.iter().map(|endpoint| endpoint.url().to_owned()).collect();
         let is_shared = declared.scope == Scope::Service;
         let upkeep = Upkeep::new(endpoints, Instant::default());
         Self {

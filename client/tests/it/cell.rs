@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rollcall_client::model::declaration::{RawCapability, RawEndpoint};
 use rollcall_client::model::{
     self, Change, Clock, Code, Cursor, Declaration, Declared, Delta, Epoch, Event, Incarnation, Lifecycle,
-    Owned, Position, Query, Region, Registration, Removal, RemovalReason, Revision, Snapshot, State,
-    Timestamp, View,
+    Owned, Position, Query, Region, Registration, Removal, RemovalReason, Replaced, Revision, Snapshot,
+    State, Timestamp, View,
 };
 use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
 use rollcall_proto::v1::registrar_server::RegistrarServer;
@@ -407,7 +407,7 @@ fn registration(id: &str, lifecycle: Lifecycle, ordinal: u16, revision: u64) -> 
         registered_at: Timestamp(0),
         revision: Revision(revision),
         owned,
-        replaced: Box::default(),
+        replaced: Replaced::default(),
     }
 }
 

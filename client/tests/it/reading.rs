@@ -7,7 +7,7 @@ use rollcall_client::model::declaration::RawEndpoint;
 use rollcall_client::model::freshness::Heard;
 use rollcall_client::model::{
     CapabilityName, Declaration, Declared, Epoch, Incarnation, Instant, Owned, Position, Query, Reach,
-    Registration, Revision, Snapshot, State, Timestamp, View,
+    Registration, Replaced, Revision, Snapshot, State, Timestamp, View,
 };
 use rollcall_client::{Called, Outcome, Registry};
 
@@ -38,7 +38,7 @@ fn registration(n: usize) -> Registration {
         declared,
         epoch: Epoch::new(1, revision),
         registered_at: Timestamp(0),
-        replaced: Box::default(),
+        replaced: Replaced::default(),
         revision,
         owned,
     }

@@ -14,7 +14,7 @@ pub(super) fn order(candidates: &mut [Candidate<'_>], zone: Option<&Zone>, chanc
 
 /// Never negative, so that its bits are in its order.
 fn share(candidate: &Candidate<'_>, largest: u32) -> f64 {
-    let Some(load) = candidate.registration.owned.load else { return 0.0 };
+    let Some(load) = candidate.registration.owned.load.get() else { return 0.0 };
     let work = f64::from(load.in_flight) + f64::from(load.queue_depth);
     work / f64::from(candidate.registration.declared.max_concurrency.unwrap_or(largest).max(1))
 }

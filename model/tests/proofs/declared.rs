@@ -154,7 +154,7 @@ fn nothing_is_cut_or_repaired_on_the_way_in() {
     raw.endpoints[0].url = "HTTP://H:80/%2f?q#f".into();
     raw.metadata = BTreeMap::from([(" k ".into(), " v ".into())]);
     let declared = check(raw.clone()).unwrap();
-    assert_eq!(*declared.endpoints[0].url, *raw.endpoints[0].url);
+    assert_eq!(declared.endpoints[0].url(), raw.endpoints[0].url);
     assert_eq!(*declared.metadata, raw.metadata);
     assert_eq!(declared.capabilities[0].description, raw.capabilities[0].description);
     assert_eq!(declared.capabilities[0].tags, raw.capabilities[0].tags);
@@ -165,12 +165,12 @@ fn a_card_gives_what_the_body_leaves_out_and_never_overrides_it() {
     let card = r#"{"name":"t","version":"any text","url":"http://card:1/","skills":[{"id":"s"}]}"#;
     let mut raw = Declaration { id: "a/b".into(), card: Some(card.into()), ..Declaration::default() };
     let declared = check(raw.clone()).unwrap();
-    assert_eq!(&*declared.endpoints[0].url, "http://card:1/");
+    assert_eq!(declared.endpoints[0].url(), "http://card:1/");
     assert_eq!(declared.version.as_deref(), Some("any text"));
     assert_eq!((declared.id.as_str(), declared.skills[0].name.as_str()), ("a/b/fresh", "s"));
     raw.endpoints = least().endpoints;
     raw.version = Some("1.0.0".into());
     let declared = check(raw).unwrap();
-    assert_eq!((declared.endpoints.len(), &*declared.endpoints[0].url), (1, "http://h:1/"));
+    assert_eq!((declared.endpoints.len(), declared.endpoints[0].url()), (1, "http://h:1/"));
     assert_eq!(declared.version.as_deref(), Some("1.0.0"));
 }

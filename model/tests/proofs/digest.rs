@@ -2,7 +2,8 @@
 
 use rollcall_model::testing::{full_registration, registration};
 use rollcall_model::{
-    Kind, Lifecycle, Load, Registration, Revision, Scope, Skill, StateDigest, Timestamp, Zone,
+    Endpoint, Kind, LastLoad, Lifecycle, Load, Registration, Revision, Scope, Skill, StateDigest, Timestamp,
+    Zone,
 };
 
 #[test]
@@ -63,10 +64,13 @@ fn i18_the_digest_of_a_state_is_the_sum_of_its_records() {
 
 #[test]
 fn i18_every_member_of_a_record_is_in_its_hash() {
+    fn endpoint(url: &str, protocol: Option<&str>) -> Endpoint {
+        Endpoint::of(url, protocol).unwrap()
+    }
     let edits: &[fn(&mut Registration)] = &[
         |_| {},
-        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(9))].into(),
-        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(8))].into(),
+        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(9))].into_iter().collect(),
+        |r| r.replaced = [rollcall_model::Epoch::new(2, Revision(8))].into_iter().collect(),
         |r| r.declared.id = rollcall_model::testing::id("ops/email_agent/a1b2c4"),
         |r| r.epoch = rollcall_model::Epoch::new(2, Revision(1_000_001)),
         |r| r.epoch = rollcall_model::Epoch::new(3, Revision(1_000_000)),
@@ -76,9 +80,9 @@ fn i18_every_member_of_a_record_is_in_its_hash() {
         |r| r.declared.scope = Scope::Instance,
         |r| r.declared.endpoints = r.declared.endpoints[..1].to_vec().into(),
         |r| r.declared.endpoints.swap(0, 1),
-        |r| r.declared.endpoints[0].protocol = None,
-        |r| r.declared.endpoints[1].protocol = Some("".into()),
-        |r| r.declared.endpoints[1].url = "kafka://orders.inx".into(),
+        |r| r.declared.endpoints[0] = endpoint(r.declared.endpoints[0].url(), None),
+        |r| r.declared.endpoints[1] = endpoint(r.declared.endpoints[1].url(), Some("")),
+        |r| r.declared.endpoints[1] = endpoint("kafka://orders.inx", None),
         |r| r.declared.capabilities.clear(),
         |r| r.declared.capabilities[0].description = None,
         |r| r.declared.capabilities[0].description = Some(String::new()),
@@ -111,8 +115,8 @@ fn i18_every_member_of_a_record_is_in_its_hash() {
         |r| r.declared.zone = Some(Zone::parse("2.3.1").unwrap()),
         |r| r.owned.overdue = true,
         |r| r.owned.strained = true,
-        |r| (r.owned.overdue, r.owned.load) = (true, None),
-        |r| (r.owned.strained, r.owned.load) = (true, None),
+        |r| (r.owned.overdue, r.owned.load) = (true, LastLoad::NONE),
+        |r| (r.owned.strained, r.owned.load) = (true, LastLoad::NONE),
         |r| (r.owned.strained, r.owned.overdue) = (true, true),
         |r| r.declared.weight = 51,
         |r| r.declared.max_concurrency = None,
@@ -132,10 +136,10 @@ fn i18_every_member_of_a_record_is_in_its_hash() {
         |r| r.owned.lifecycle = Lifecycle::Starting,
         |r| r.owned.metadata.clear(),
         |r| std::mem::swap(&mut r.owned.metadata, &mut r.declared.metadata),
-        |r| r.owned.load = None,
-        |r| r.owned.load = Some(Load::default()),
-        |r| r.owned.load = Some(Load { queue_depth: 7, in_flight: 2, error_rate: 0.125 }),
-        |r| r.owned.load = Some(Load { queue_depth: 2, in_flight: 7, error_rate: 0.25 }),
+        |r| r.owned.load = LastLoad::NONE,
+        |r| r.owned.load = Load::default().into(),
+        |r| r.owned.load = Load { queue_depth: 7, in_flight: 2, error_rate: 0.125 }.into(),
+        |r| r.owned.load = Load { queue_depth: 2, in_flight: 7, error_rate: 0.25 }.into(),
     ];
     let mut seen = std::collections::BTreeMap::new();
     for (nth, edit) in edits.iter().enumerate() {

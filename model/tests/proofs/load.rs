@@ -159,7 +159,7 @@ fn a_full_instance_is_told_at_once_and_free_again_once_a_quarter_is() {
     let mut hear = |in_flight| {
         at += 1_000;
         seen.hear(None, Some(load(0, in_flight, 0.0)), Instant(Duration::from_secs(at)));
-        (is_full(&seen.declared, seen.owned.load.unwrap()), seen.owned.lifecycle)
+        (is_full(&seen.declared, seen.owned.load.get().unwrap()), seen.owned.lifecycle)
     };
     for (in_flight, full) in [(7, false), (8, true), (7, true), (8, true), (6, false), (7, false), (8, true)]
     {

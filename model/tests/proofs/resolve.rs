@@ -98,7 +98,7 @@ fn full_ones_are_no_candidates() {
     let at = |id, in_flight| {
         let mut one = one(id, Lifecycle::Healthy);
         one.declared.max_concurrency = Some(2);
-        one.owned.load = Some(Load { queue_depth: 0, in_flight, error_rate: 0.0 });
+        one.owned.load = Load { queue_depth: 0, in_flight, error_rate: 0.0 }.into();
         one
     };
     assert_eq!(

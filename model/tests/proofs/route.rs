@@ -140,7 +140,7 @@ fn rou_06_those_with_the_most_room_come_first() {
     let loaded = |name: &str, most, in_flight, queue_depth| {
         let mut one = one(name);
         one.declared.max_concurrency = most;
-        one.owned.load = Some(Load { queue_depth, in_flight, error_rate: 0.0 });
+        one.owned.load = Load { queue_depth, in_flight, error_rate: 0.0 }.into();
         one
     };
     let scene = Scene::new([

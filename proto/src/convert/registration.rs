@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rollcall_model::{
     Capability, CapabilityName, Card, Declared, Endpoint, Epoch, InstanceId, Kind, Lifecycle, Load, Owned,
-    Profile, Registration, Revision, Scope, Skill, Timestamp, Zone,
+    Profile, Registration, Replaced, Revision, Scope, Skill, Timestamp, Zone,
 };
 
 use crate::{Unreadable, v1};
@@ -47,7 +47,7 @@ pub(crate) fn epochs(epochs: &[Epoch]) -> Vec<u64> {
 ///
 /// # Errors
 /// One has more than 52 bits.
-pub(crate) fn epochs_from(wire: &[u64], field: &'static str) -> Result<Box<[Epoch]>, Unreadable> {
+pub(crate) fn epochs_from(wire: &[u64], field: &'static str) -> Result<Replaced, Unreadable> {
     let epoch = |number: &u64| {
         Epoch::from_wire(*number).ok_or_else(|| Unreadable::new(field, "it has more than 52 bits"))
     };
@@ -64,10 +64,7 @@ pub fn declared(declared: &Declared) -> v1::Declared {
         endpoints: declared
             .endpoints
             .iter()
-            .map(|e| v1::Endpoint {
-                url: e.url.to_string(),
-                protocol: e.protocol.as_deref().map(str::to_owned),
-            })
+            .map(|e| v1::Endpoint { url: e.url().to_owned(), protocol: e.protocol().map(str::to_owned) })
             .collect(),
         capabilities: declared.capabilities.iter().map(capability).collect(),
         skills: declared
@@ -97,7 +94,7 @@ pub fn declared(declared: &Declared) -> v1::Declared {
 pub fn declared_from(wire: v1::Declared) -> Result<Declared, Unreadable> {
     Ok(Declared {
         id: id_from(&wire.id)?,
-        endpoints: wire.endpoints.into_iter().map(endpoint_from).collect(),
+        endpoints: wire.endpoints.iter().map(endpoint_from).collect::<Result<_, _>>()?,
         zone: wire.zone.as_deref().map(zone_from).transpose()?,
         profile: Arc::new(profile_from(v1::Declared { endpoints: Vec::new(), ..wire })?),
     })
@@ -111,8 +108,9 @@ pub(crate) fn zone_from(text: &str) -> Result<Zone, Unreadable> {
     Zone::parse(text).map_err(|finding| Unreadable::new("declared.zone", finding.detail))
 }
 
-fn endpoint_from(wire: v1::Endpoint) -> Endpoint {
-    Endpoint { url: wire.url.into(), protocol: wire.protocol.map(String::into_boxed_str) }
+fn endpoint_from(wire: &v1::Endpoint) -> Result<Endpoint, Unreadable> {
+    Endpoint::of(&wire.url, wire.protocol.as_deref())
+        .ok_or_else(|| Unreadable::new("endpoint.url", "it has a zero byte"))
 }
 
 /// What is declared alike by many; the instance's own fields are not looked at.
@@ -150,7 +148,7 @@ pub fn owned(owned: &Owned) -> v1::Owned {
     v1::Owned {
         lifecycle: lifecycle(owned.lifecycle).into(),
         metadata: owned.metadata.to_map(),
-        load: owned.load.map(load),
+        load: owned.load.get().map(load),
         overdue: owned.overdue,
         strained: owned.strained,
     }
@@ -164,7 +162,7 @@ pub fn owned_from(wire: v1::Owned) -> Result<Owned, Unreadable> {
     Ok(Owned {
         lifecycle: lifecycle_from(wire.lifecycle()).ok_or_else(|| Unreadable::missing("owned.lifecycle"))?,
         metadata: wire.metadata.into(),
-        load: wire.load.map(load_from),
+        load: wire.load.map(load_from).into(),
         overdue: wire.overdue,
         strained: wire.strained,
     })

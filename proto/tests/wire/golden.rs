@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::testing::{full_registration, id, incarnation, position, region, registration as least};
-use rollcall_model::{Bookmark, Epoch, Event, Moment, Registration, RemovalReason, Revision, Timestamp};
+use rollcall_model::{
+    Bookmark, Epoch, Event, Moment, Registration, RemovalReason, Replaced, Revision, Timestamp,
+};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_proto::store::{self, Gone, StoredRegistration};
@@ -129,8 +131,8 @@ fn feeds() -> Vec<Golden> {
 }
 
 /// Registrations that another one of a shared entry replaced, of this history and of the one before.
-fn replaced() -> Box<[Epoch]> {
-    [Epoch::new(2, Revision(999_000)), Epoch::new(1, Revision(2_000_000))].into()
+fn replaced() -> Replaced {
+    [Epoch::new(2, Revision(999_000)), Epoch::new(1, Revision(2_000_000))].into_iter().collect()
 }
 
 /// What stands in the store and on disk.
@@ -139,7 +141,7 @@ fn kept() -> Vec<Golden> {
         declared: full_registration().declared,
         ordinal: 2,
         registered_at: Timestamp(1_796_000_000_123),
-        replaced: Box::default(),
+        replaced: Replaced::default(),
     };
     let replacing = StoredRegistration { replaced: replaced(), ..registration.clone() };
     let gone = vec![

@@ -67,12 +67,12 @@ fn crumbs() -> Vec<Registration> {
             one.registered_at = rollcall_model::Timestamp(i64::MIN);
             one.owned = Owned {
                 metadata: entries(64).into(),
-                load: Some(Load { queue_depth: u32::MAX, in_flight: u32::MAX, error_rate: 0.1 }),
+                load: Load { queue_depth: u32::MAX, in_flight: u32::MAX, error_rate: 0.1 }.into(),
                 overdue: true,
                 strained: true,
                 ..one.owned
             };
-            one.replaced = vec![epoch; limits::REPLACED_MAX].into();
+            one.replaced = std::iter::repeat_n(epoch, limits::REPLACED_MAX).collect();
             one
         })
         .collect()

@@ -146,7 +146,8 @@ mod tests {
     use super::*;
     use rollcall_model::body::parse_registration;
     use rollcall_model::{
-        Declared, Epoch, Incarnation, Outcome, Owned, Position, Region, Revision, Snapshot, State, Timestamp,
+        Declared, Epoch, Incarnation, Outcome, Owned, Position, Region, Replaced, Revision, Snapshot, State,
+        Timestamp,
     };
 
     const OLD: &str = r#"{"name":"t","protocolVersion":"0.3.0","url":"http://h:1/"}"#;
@@ -164,7 +165,7 @@ mod tests {
                 registered_at: Timestamp(0),
                 revision: Revision(*revision),
                 owned: Owned { lifecycle: *lifecycle, ..Owned::of(&declared) },
-                replaced: Box::default(),
+                replaced: Replaced::default(),
                 declared,
             }));
         }

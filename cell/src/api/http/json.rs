@@ -204,7 +204,7 @@ fn agent<'a>(region: &'a Region, registration: &'a Registration, internal: bool,
         max_queue: declared.max_queue,
         metadata: &registration.owned.metadata,
         lifecycle: registration.owned.lifecycle.as_str(),
-        load: registration.owned.load.map(|load| LoadJson {
+        load: registration.owned.load.get().map(|load| LoadJson {
             queue_depth: load.queue_depth,
             in_flight: load.in_flight,
             error_rate: load.error_rate,
@@ -217,7 +217,7 @@ fn agent<'a>(region: &'a Region, registration: &'a Registration, internal: bool,
 }
 
 fn endpoint(endpoint: &Endpoint) -> EndpointJson<'_> {
-    EndpointJson { url: &endpoint.url, protocol: endpoint.protocol.as_deref() }
+    EndpointJson { url: endpoint.url(), protocol: endpoint.protocol() }
 }
 
 fn capability(capability: &Capability) -> CapabilityJson<'_> {
@@ -307,7 +307,7 @@ pub(super) fn removal<'a>(
 mod tests {
     use super::*;
     use rollcall_model::body::parse_registration;
-    use rollcall_model::{Declared, Epoch, Load, Owned, Revision};
+    use rollcall_model::{Declared, Epoch, Load, Owned, Replaced, Revision};
     use serde_json::{Value, json};
 
     fn registration(body: &Value) -> Registration {
@@ -318,7 +318,7 @@ mod tests {
             registered_at: Timestamp(1_790_000_000_123),
             revision: Revision(11),
             owned: Owned::of(&declared),
-            replaced: Box::default(),
+            replaced: Replaced::default(),
             declared,
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             "version": "2.3.1", "zone": "a", "max_concurrency": 8, "metadata": {"k": "v"},
             "card": {"name": "t", "skills": [{"id": "s", "name": "S", "tags": ["x"]}]},
         }));
-        full.owned.load = Some(Load { queue_depth: 1, in_flight: 2, error_rate: 0.5 });
+        full.owned.load = Load { queue_depth: 1, in_flight: 2, error_rate: 0.5 }.into();
         let digest = full.declared.card.as_ref().unwrap().digest().to_owned();
         let expected = json!({
             "id": "ops/mail/1", "region": "us", "zone": "a", "kind": "tool", "scope": "instance",

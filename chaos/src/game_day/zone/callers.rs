@@ -152,7 +152,7 @@ impl Caller {
         let declared = &candidate.registration.declared;
         let target = declared.id.to_string();
         let target_zone = declared.zone.as_ref().map(ToString::to_string).unwrap_or_default();
-        let Some(url) = declared.endpoints.first().map(|endpoint| endpoint.url.to_string()) else { return };
+        let Some(url) = declared.endpoints.first().map(|endpoint| endpoint.url().to_owned()) else { return };
         let sent = self.hands.timeline.now();
         let outcome = ask(&self.http, &url, &target).await;
         self.counts.calls.fetch_add(1, Ordering::Relaxed);

@@ -231,7 +231,7 @@ mod tests {
             let declared = Declared::check(member.declaration(), String::new).unwrap();
             assert_eq!(declared.id.as_str(), member.id);
             let (_, facts) = rollcall_model::Card::parse(&member.card().to_string()).unwrap();
-            assert_eq!(*facts.endpoints[0].url, *member.url);
+            assert_eq!(facts.endpoints[0].url(), member.url);
             assert_eq!(facts.skills.len(), 1);
         }
     }
