@@ -27,7 +27,7 @@ use crate::registrar::Registrar;
 use crate::store::space::Space;
 
 pub use figures::Figures;
-pub use http::Turns;
+pub use http::{Lists, Turns};
 
 /// What both faces are made of.
 #[derive(Clone)]
@@ -50,6 +50,8 @@ pub struct Api {
     pub version: &'static str,
     /// Commit of the build.
     pub commit: &'static str,
+    /// Lists that were asked for before.
+    pub lists: Lists,
     /// Whose turn it is in a round.
     pub turns: Turns,
     /// Renders the figures.

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use candidates::Candidates;
 pub use candidates::InOffice;
+pub(crate) use office::Calm;
 pub use office::{GuardStatus, KeeperHandle, NotReleased, Renewed};
 
 use crate::founding::{CurrentFounding, Founding};

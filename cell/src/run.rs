@@ -188,6 +188,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         version: rollcall_runtime::build_info::VERSION,
         commit,
         metrics: Arc::new(move || metrics.render()),
+        lists: api::Lists::default(),
         turns: api::Turns::default(),
         stopping: cancel.clone(),
     };

@@ -215,12 +215,17 @@ impl Lease {
     /// allow, or called so by the keeper before and not heard since. A new keeper's grace is no sign of life.
     #[must_use]
     pub fn is_overdue(&self, now: Instant) -> bool {
-        let is_silent = match self.state(now) {
-            LeaseState::Live => false,
-            LeaseState::Suspect => now.since(self.renewed.into()) >= SILENT,
-            LeaseState::Lapsed => true,
-        };
-        is_silent || (self.is_marked && !self.is_heard)
+        now >= self.overdue_from()
+    }
+
+    /// From when on readers are to see it as overdue, if nothing is heard of it until then.
+    #[must_use]
+    pub fn overdue_from(&self) -> Instant {
+        if self.is_marked && !self.is_heard {
+            return Instant::default();
+        }
+        let length = self.length();
+        self.renewed().plus(length.min(SILENT.max(suspect_after(length))))
     }
 
     /// Whether who holds this epoch may move the deadline: the current one, and of a shared entry also one that it

@@ -4,6 +4,7 @@ mod agents;
 mod body;
 mod card;
 mod json;
+mod lists;
 mod operator;
 mod parameters;
 mod problem;
@@ -31,6 +32,7 @@ use crate::api::figures::count_http;
 use crate::api::http::parameters::Parameters;
 use crate::refusal::Refusal;
 
+pub use lists::Lists;
 pub use resolve::Turns;
 
 type Shared = Arc<Api>;

@@ -27,6 +27,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Just behind a registration.
+    pub(super) fn of(region: &Region, last: &Registration) -> Self {
+        Self { region: region.clone(), id: last.declared.id.clone() }
+    }
+
     /// The token: opaque to callers, safe in a URL.
     pub(super) fn token(&self) -> String {
         use std::fmt::Write as _;
@@ -65,6 +70,27 @@ pub(super) fn foreign_token() -> Invalid {
     Invalid::new(Code::InvalidParameter, "page_token", detail)
 }
 
+/// Walks the views from a place on: all that match, in order of region and id, each with which of the views it is in.
+///
+/// # Errors
+/// A place in a region that is not asked for.
+pub(super) fn walk<'a>(
+    views: &'a [Arc<View>],
+    query: &'a Query,
+    from: Option<&'a Place>,
+) -> Result<impl Iterator<Item = (usize, &'a Arc<Registration>)>, Refusal> {
+    let first = match from {
+        None => 0,
+        Some(place) => views
+            .iter()
+            .position(|view| view.region() == &place.region)
+            .ok_or_else(|| Refusal::invalid(vec![foreign_token()]))?,
+    };
+    let after = move |at| from.filter(|_| at == first).map(|place| place.id.as_str());
+    let states = views.iter().enumerate().skip(first).filter_map(|(at, view)| Some((at, view.state()?)));
+    Ok(states.flat_map(move |(at, state)| state.select(query, after(at)).map(move |one| (at, one))))
+}
+
 /// Cuts a page out of the views.
 ///
 /// # Errors
@@ -75,27 +101,16 @@ pub(super) fn list(
     limit: usize,
     from: Option<&Place>,
 ) -> Result<Listing, Refusal> {
-    let first = match from {
-        None => 0,
-        Some(place) => views
-            .iter()
-            .position(|view| view.region() == &place.region)
-            .ok_or_else(|| Refusal::invalid(vec![foreign_token()]))?,
-    };
-    let mut agents: Vec<(Region, Arc<Registration>)> = Vec::new();
-    for (at, view) in views.iter().enumerate().skip(first) {
-        let after = from.filter(|_| at == first).map(|place| place.id.as_str());
-        for registration in view.state().into_iter().flat_map(|state| state.select(query, after)) {
-            if agents.len() == limit {
-                let next = agents
-                    .last()
-                    .map(|(region, last)| Place { region: region.clone(), id: last.declared.id.clone() });
-                return Ok(Listing { agents, next });
-            }
-            agents.push((view.region().clone(), Arc::clone(registration)));
-        }
-    }
-    Ok(Listing { agents, next: None })
+    let mut walk = walk(views, query, from)?;
+    let region = |at: usize| views.get(at).map(|view| view.region().clone());
+    let agents: Vec<(Region, Arc<Registration>)> = walk
+        .by_ref()
+        .take(limit)
+        .filter_map(|(at, registration)| Some((region(at)?, Arc::clone(registration))))
+        .collect();
+    let last = agents.last().filter(|_| walk.next().is_some());
+    let next = last.map(|(region, last)| Place::of(region, last));
+    Ok(Listing { agents, next })
 }
 
 /// Finds one registration: the first view that has it.

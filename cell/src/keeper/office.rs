@@ -1,5 +1,6 @@
 //! The keeper's office in memory: the leases and the guard, behind one lock that is never held across a wait.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use rollcall_model::guard::CohortStatus;
 use rollcall_model::sweep::{Plan, sweep};
 use rollcall_model::{
     Clock, Deadlines, Delta, Epoch, ExpiryGuard, GuardLimits, Holder, InstanceId, Instant, Lease, LeaseState,
-    LettingGo, LoadLimits, Renewal, Revision, Timestamp, Verdict, View,
+    LettingGo, LoadLimits, Registration, Renewal, Revision, Timestamp, Verdict, View,
 };
 use tokio::sync::watch;
 
@@ -31,11 +32,16 @@ pub struct KeeperHandle {
     clock: Clock,
     /// Whoever gives no name.
     unnamed: Holder,
+    /// Numbers that were given to calms.
+    calms: Arc<AtomicU64>,
 }
 
 struct Office {
     term: u64,
     hold: Hold,
+    /// The number of the time since which no deadline came nearer. Renewals move deadlines away; a holder that lets go
+    /// may bring one back, and another office has others.
+    calm: u64,
     deadlines: Deadlines,
     guard: ExpiryGuard,
 }
@@ -58,6 +64,14 @@ pub enum NotReleased {
     Live,
 }
 
+/// Until when a look at some leases need not be repeated: none of them is overdue, and none can be before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Calm {
+    /// None where this process does not keep the leases.
+    of_office: Option<u64>,
+    until: Instant,
+}
+
 /// The answer to a renewal as this process can give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewed {
@@ -72,7 +86,13 @@ impl KeeperHandle {
     #[must_use]
     pub fn new(limits: GuardLimits, clock: Clock) -> Self {
         let known = Arc::new(watch::Sender::new(None));
-        Self { office: Arc::new(Mutex::new(None)), known, limits, clock, unnamed: Holder::default() }
+        let (office, calms) = (Arc::new(Mutex::new(None)), Arc::default());
+        Self { office, known, limits, clock, unnamed: Holder::default(), calms }
+    }
+
+    /// One that nobody had.
+    fn calm(&self) -> u64 {
+        self.calms.fetch_add(1, Ordering::Relaxed)
     }
 
     fn office(&self) -> MutexGuard<'_, Option<Office>> {
@@ -124,7 +144,10 @@ impl KeeperHandle {
     #[must_use]
     pub fn let_go(&self, id: &InstanceId, holder: &Holder, epoch: Epoch) -> Option<LettingGo> {
         let now = self.clock.now();
-        self.office().as_mut().map(|office| office.deadlines.let_go(id.as_str(), holder, epoch, now))
+        self.office().as_mut().map(|office| {
+            office.calm = self.calm();
+            office.deadlines.let_go(id.as_str(), holder, epoch, now)
+        })
     }
 
     /// Whether the load of this registration may be written now. Each `true` is one write. `None` when this process
@@ -143,11 +166,34 @@ impl KeeperHandle {
         self.office().as_ref().map(|office| office.deadlines.get(id).cloned())
     }
 
-    /// Whether this registration's lease is past its deadline; `None` where its leases are not kept here, or it has none.
-    pub(crate) fn is_overdue(&self, id: &str, epoch: Epoch, now: Instant) -> Option<bool> {
+    /// Which of these registrations of the own region readers are to see as overdue: as the leases say, and where none is
+    /// known here, as the registration says. With it, how long the same is so of all of them while the registrations are
+    /// the same; nothing where one is overdue, for it may be renewed at any moment, or has a lease only soon.
+    pub(crate) fn overdue<'a>(
+        &self,
+        all: impl Iterator<Item = &'a Registration>,
+        now: Instant,
+    ) -> (Vec<bool>, Option<Calm>) {
         let office = self.office();
-        let lease = office.as_ref()?.deadlines.get(id).filter(|lease| lease.epoch == epoch)?;
-        Some(lease.is_overdue(now))
+        let of_office = office.as_ref().map(|office| office.calm);
+        let mut calm = Some(Calm { of_office, until: Instant(Duration::MAX) });
+        let overdue = |registration: &Registration| {
+            let Some(office) = office.as_ref() else { return registration.owned.overdue };
+            let lease = office.deadlines.get(registration.declared.id.as_str());
+            let Some(lease) = lease.filter(|lease| lease.epoch == registration.epoch) else {
+                calm = None;
+                return registration.owned.overdue;
+            };
+            let from = lease.overdue_from();
+            calm = calm.filter(|_| now < from).map(|calm| Calm { until: calm.until.min(from), ..calm });
+            now >= from
+        };
+        (all.map(overdue).collect(), calm)
+    }
+
+    /// Whether another look would find the same.
+    pub(crate) fn lasts(&self, calm: Calm, now: Instant) -> bool {
+        now < calm.until && self.office().as_ref().map(|office| office.calm) == calm.of_office
     }
 
     /// Who is in office, as the region's history tells it.
@@ -194,7 +240,7 @@ impl KeeperHandle {
     }
 
     /// Leases for everything that the view shows; `None` when it was never loaded.
-    pub(super) fn begin(&self, tenure: &Tenure, view: &watch::Receiver<Arc<View>>) -> Option<()> {
+    pub(crate) fn begin(&self, tenure: &Tenure, view: &watch::Receiver<Arc<View>>) -> Option<()> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut office = self.office();
         let view = view.borrow().clone();
@@ -202,11 +248,12 @@ impl KeeperHandle {
         let ordinal = position.incarnation.ordinal();
         let deadlines = Deadlines::begin(state, ordinal, position.revision, now, wall, random::key());
         let (term, hold) = (tenure.term, tenure.hold.clone());
-        *office = Some(Office { term, hold, deadlines, guard: ExpiryGuard::new(self.limits) });
+        let (calm, guard) = (self.calm(), ExpiryGuard::new(self.limits));
+        *office = Some(Office { term, hold, calm, deadlines, guard });
         Some(())
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.office() = None;
     }
 
@@ -299,7 +346,7 @@ impl KeeperHandle {
 #[cfg(test)]
 mod tests {
     use rollcall_model::testing::{id, position, region, registration};
-    use rollcall_model::{Snapshot, State};
+    use rollcall_model::{Profile, Scope, Snapshot, State};
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -335,5 +382,50 @@ mod tests {
         assert_eq!((keeper.term(), keeper.guard()), (None, None));
         hold.prolong(tokio::time::Instant::now() + Duration::from_secs(4));
         assert_eq!(renew(), Renewed::NoOffice, "an office that was over does not come back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_at_leases_lasts_until_one_may_be_overdue_or_a_holder_lets_go() {
+        let mut standing = registration("a/b/c", 5, 5);
+        let mut profile = Profile::clone(&standing.declared.profile);
+        (profile.scope, profile.lease_seconds) = (Scope::Service, 30);
+        standing.declared.profile = Arc::new(profile);
+        let standing = Arc::new(standing);
+        let epoch = standing.epoch;
+        let mut state = State::default();
+        state.put(Arc::clone(&standing));
+        let mut view = View::new(region());
+        view.install(
+            Snapshot::of(region(), position(epoch.ordinal(), 5), state),
+            None,
+            "started",
+            Timestamp(0),
+        );
+        let view = watch::channel(Arc::new(view)).1;
+        let began = tokio::time::Instant::now();
+        let clock = Clock::new(move || began.elapsed(), || 0);
+        let keeper = KeeperHandle::new(GuardLimits::default(), clock.clone());
+        let look = || keeper.overdue(std::iter::once(&*standing), clock.now());
+
+        let (overdue, without_office) = look();
+        assert_eq!((overdue, keeper.lasts(without_office.unwrap(), clock.now())), (vec![false], true));
+        let hold = Hold::until(began + Duration::from_secs(600));
+        let fence = Compare::CreateRevision("keeper/1".into(), Revision(1));
+        keeper.begin(&Tenure::new(1, fence, CancellationToken::new().drop_guard(), hold), &view).unwrap();
+        assert!(!keeper.lasts(without_office.unwrap(), clock.now()), "leases are known now");
+
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let holder = Holder::parse("p").unwrap();
+        let renew = || assert!(matches!(keeper.renew(&id("a/b/c"), &holder, epoch), Renewed::Judged(_)));
+        renew();
+        let calm = look().1.unwrap();
+        let at = |seconds| Instant(Duration::from_secs(seconds));
+        assert_eq!([39, 40].map(|seconds| keeper.lasts(calm, at(seconds))), [true, false]);
+        renew();
+        assert!(keeper.lasts(calm, at(39)), "a renewal brings nothing nearer");
+        assert_eq!(keeper.let_go(&id("a/b/c"), &holder, epoch), Some(LettingGo::Others));
+        assert!(!keeper.lasts(calm, at(39)), "it ends with those that were heard before");
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(look(), (vec![true], None));
     }
 }

@@ -1,41 +1,21 @@
 //! Readers: agents, regions, removals.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use serde::Serialize;
 
-use rollcall_model::Query;
-
-use crate::api::http::json::{self, Agent, RegionJson, RemovalJson, Shown};
+use crate::api::http::json::{self, RegionJson, RemovalJson, Shown};
+use crate::api::http::lists::Source;
 use crate::api::http::parameters::Parameters;
 use crate::api::http::subject::Subject;
 use crate::api::http::{Answer, Shared};
-use crate::api::reading::{self, Place};
+use crate::api::reading;
 use crate::regions::Which;
 
-#[derive(Serialize)]
-struct Agents<'a> {
-    agents: Vec<Agent<'a>>,
-    regions: Vec<RegionJson>,
-    next_page_token: Option<String>,
-}
-
-pub(super) async fn list(State(api): State<Shared>, mut parameters: Parameters) -> Answer {
-    let which = parameters.which();
-    let limit = parameters.limit();
-    let place = parameters.place();
-    let internal = parameters.flag("internal");
-    let query = Query { internal, ..parameters.query() };
-    parameters.close()?;
-    let views = api.regions.now(&which)?;
-    let listing = reading::list(&views, &query, limit, place.as_ref())?;
-    let shown = Shown { api: &api, internal };
-    let page = Agents {
-        agents: listing.agents.iter().map(|(region, found)| shown.agent(region, found)).collect(),
-        regions: views.iter().map(|view| json::region(&api, view)).collect(),
-        next_page_token: listing.next.as_ref().map(Place::token),
-    };
-    json::answer(StatusCode::OK, &page)
+pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
+    let from = Source { regions: &api.regions, keeper: &api.registrar.keeper };
+    let body = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now())?;
+    Ok(json::written(StatusCode::OK, body))
 }
 
 pub(super) async fn get(
@@ -52,14 +32,14 @@ pub(super) async fn get(
 }
 
 #[derive(Serialize)]
-struct RegionList {
-    regions: Vec<RegionJson>,
+struct RegionList<'a> {
+    regions: Vec<RegionJson<'a>>,
 }
 
 pub(super) async fn regions(State(api): State<Shared>, parameters: Parameters) -> Answer {
     parameters.close()?;
-    let views = api.regions.now(&Which::All)?;
-    let regions = views.iter().map(|view| json::region(&api, view)).collect();
+    let (views, now) = (api.regions.now(&Which::All)?, api.clock.now());
+    let regions = views.iter().map(|view| json::region(api.regions.own(), view, now)).collect();
     json::answer(StatusCode::OK, &RegionList { regions })
 }
 

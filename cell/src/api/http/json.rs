@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use rollcall_model::{
-    Capability, Code, Endpoint, Epoch, Position, Region, Registration, Removal, Revision, Skill, Timestamp,
-    View,
+    Capability, Code, Endpoint, Epoch, Incarnation, Instant, Position, Region, Registration, Removal,
+    Revision, Skill, StateDigest, Timestamp, View,
 };
 use serde::{Serialize, Serializer};
 
@@ -26,10 +26,22 @@ const ROOM: usize = 4 * 1024;
 /// An answer with a JSON body.
 pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
     let mut bytes = Vec::with_capacity(ROOM);
-    serde_json::to_writer(&mut bytes, body)
-        .map_err(|error| Refusal::new(Code::Internal, format!("the answer has no JSON form: {error}")))?;
-    let kind = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    Ok::<Response, Refusal>((status, kind, bytes).into_response())
+    write(&mut bytes, body)?;
+    Ok(written(status, bytes))
+}
+
+/// Writes a value behind what is written already.
+pub(super) fn write(to: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Refusal> {
+    serde_json::to_writer(to, value)
+        .map_err(|error| Refusal::new(Code::Internal, format!("the answer has no JSON form: {error}")))
+}
+
+/// An answer whose JSON body is written already.
+pub(super) fn written(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// A time for people.
@@ -60,14 +72,16 @@ pub(super) fn millis(length: Duration) -> u64 {
 
 /// A position.
 #[derive(Serialize)]
-pub(super) struct PositionJson {
-    incarnation: String,
-    revision: String,
+pub(super) struct PositionJson<'a> {
+    #[serde(serialize_with = "text")]
+    incarnation: &'a Incarnation,
+    #[serde(serialize_with = "text")]
+    revision: Revision,
 }
 
-impl From<&Position> for PositionJson {
-    fn from(position: &Position) -> Self {
-        Self { incarnation: position.incarnation.to_string(), revision: position.revision.to_string() }
+impl<'a> From<&'a Position> for PositionJson<'a> {
+    fn from(position: &'a Position) -> Self {
+        Self { incarnation: &position.incarnation, revision: position.revision }
     }
 }
 
@@ -110,6 +124,13 @@ struct Capabilities<'a> {
 
 fn text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
+}
+
+fn text_or_null<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_str(value),
+        None => to.serialize_none(),
+    }
 }
 
 fn moment<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
@@ -177,16 +198,22 @@ impl Shown<'_> {
 
     /// Past its deadline and still there. The own region's keeper knows at once; the others tell by their feeds.
     fn is_overdue(&self, region: &Region, registration: &Registration) -> bool {
-        let told = registration.owned.overdue;
         if region != self.api.regions.own() {
-            return told;
+            return registration.owned.overdue;
         }
-        let (id, now) = (registration.declared.id.as_str(), self.api.clock.now());
-        self.api.registrar.keeper.is_overdue(id, registration.epoch, now).unwrap_or(told)
+        let (overdue, _) =
+            self.api.registrar.keeper.overdue(std::iter::once(registration), self.api.clock.now());
+        overdue.contains(&true)
     }
 }
 
-fn agent<'a>(region: &'a Region, registration: &'a Registration, internal: bool, overdue: bool) -> Agent<'a> {
+/// An agent of a region, as it is shown to one caller.
+pub(super) fn agent<'a>(
+    region: &'a Region,
+    registration: &'a Registration,
+    internal: bool,
+    overdue: bool,
+) -> Agent<'a> {
     let declared = &registration.declared;
     Agent {
         id: declared.id.as_str(),
@@ -240,37 +267,36 @@ fn skill(skill: &Skill) -> SkillJson<'_> {
 
 /// A region as this cell knows it.
 #[derive(Serialize)]
-pub(super) struct RegionJson {
-    region: String,
+pub(super) struct RegionJson<'a> {
+    region: &'a str,
     role: &'static str,
     state: &'static str,
     age_ms: Option<u64>,
-    position: Option<PositionJson>,
+    position: Option<PositionJson<'a>>,
     count: Option<u64>,
-    digest: Option<String>,
+    #[serde(serialize_with = "text_or_null")]
+    digest: Option<StateDigest>,
     last_resync: Option<ResyncJson>,
 }
 
 #[derive(Serialize)]
 struct ResyncJson {
-    at: String,
+    #[serde(serialize_with = "moment")]
+    at: Timestamp,
     reason: &'static str,
 }
 
-/// Renders a view's standing.
-pub(super) fn region(api: &Api, view: &View) -> RegionJson {
-    let now = api.clock.now();
+/// Renders a view's standing in a cell of this region.
+pub(super) fn region<'a>(own: &Region, view: &'a View, now: Instant) -> RegionJson<'a> {
     RegionJson {
-        region: view.region().as_str().to_owned(),
-        role: if view.region() == api.regions.own() { "own" } else { "view" },
+        region: view.region().as_str(),
+        role: if view.region() == own { "own" } else { "view" },
         state: view.freshness(now).as_str(),
         age_ms: view.age(now).map(millis),
         position: view.position().map(PositionJson::from),
         count: view.state().map(rollcall_model::State::count),
-        digest: view.state().map(|state| state.digest().to_string()),
-        last_resync: view
-            .last_resync()
-            .map(|resync| ResyncJson { at: time(resync.at), reason: resync.reason }),
+        digest: view.state().map(rollcall_model::State::digest),
+        last_resync: view.last_resync().map(|resync| ResyncJson { at: resync.at, reason: resync.reason }),
     }
 }
 
@@ -283,14 +309,14 @@ pub(super) struct RemovalJson<'a> {
     reason: &'static str,
     actor: &'a str,
     at: String,
-    position: Option<PositionJson>,
+    position: Option<PositionJson<'a>>,
 }
 
 /// Renders a removal.
 pub(super) fn removal<'a>(
     region: &'a Region,
     removal: &'a Removal,
-    position: Option<&Position>,
+    position: Option<&'a Position>,
 ) -> RemovalJson<'a> {
     RemovalJson {
         id: removal.id.as_str(),

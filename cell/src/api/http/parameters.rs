@@ -28,7 +28,8 @@ impl<S: Sync> FromRequestParts<S> for Parameters {
 }
 
 impl Parameters {
-    fn read(query: &str) -> Result<Self, Refusal> {
+    /// Reads the text behind the question mark.
+    pub(super) fn read(query: &str) -> Result<Self, Refusal> {
         let bad = |detail: String| Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "", detail)]);
         let uri = format!("/?{query}")
             .parse()

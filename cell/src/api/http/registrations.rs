@@ -27,7 +27,7 @@ struct Registered<'a> {
     epoch: String,
     #[serde(flatten)]
     lease: Lease,
-    position: PositionJson,
+    position: PositionJson<'a>,
     /// Only where there are holders.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<&'a str>,

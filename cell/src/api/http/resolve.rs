@@ -49,7 +49,7 @@ impl Turns {
 #[derive(Serialize)]
 struct Resolution<'a> {
     candidates: Vec<Candidate<'a>>,
-    regions: Vec<RegionJson>,
+    regions: Vec<RegionJson<'a>>,
     outcome: &'static str,
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn answer(State(api): State<Shared>, mut parameters: Parameters
                 freshness: Freshness::of(Some(candidate.age)).as_str(),
             })
             .collect(),
-        regions: views.iter().map(|view| json::region(&api, view)).collect(),
+        regions: views.iter().map(|view| json::region(api.regions.own(), view, now)).collect(),
         outcome: outcome.as_str(),
     };
     json::answer(StatusCode::OK, &resolution)

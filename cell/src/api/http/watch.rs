@@ -118,7 +118,7 @@ fn parse_positions(text: &str, one: Option<&Region>) -> Result<Positions, String
 #[derive(Serialize)]
 struct BeginJson<'a> {
     region: &'a str,
-    position: PositionJson,
+    position: PositionJson<'a>,
     count: u64,
     digest: String,
 }
@@ -126,14 +126,14 @@ struct BeginJson<'a> {
 #[derive(Serialize)]
 struct EndJson<'a> {
     region: &'a str,
-    position: PositionJson,
+    position: PositionJson<'a>,
 }
 
 #[derive(Serialize)]
 struct DeltaJson<'a> {
     region: &'a str,
-    from: PositionJson,
-    to: PositionJson,
+    from: PositionJson<'a>,
+    to: PositionJson<'a>,
     changes: Vec<ChangeJson<'a>>,
 }
 
@@ -147,7 +147,7 @@ enum ChangeJson<'a> {
 #[derive(Serialize)]
 struct BookmarkJson<'a> {
     region: &'a str,
-    position: PositionJson,
+    position: PositionJson<'a>,
     count: u64,
     digest: String,
     age_ms: u64,
