@@ -3,6 +3,7 @@
 mod facets;
 mod index;
 mod listed;
+mod names;
 mod tree;
 mod words;
 
@@ -17,7 +18,7 @@ use crate::registration::Registration;
 
 use facets::{Facets, Fewest, Merged};
 use index::{Asked, Index, Rarest};
-use listed::{Listing, Place, Run, against_prefix};
+use listed::{Listing, Place, Run, Stretch, against_prefix};
 
 /// All registrations of a region. Cloning shares everything; a clone never changes under its reader.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,8 @@ impl State {
             records.dedup_by(|next, kept| next.declared.id == kept.declared.id);
         }
         let digest = records.iter().fold(StateDigest::default(), |digest, one| digest.with(one.hash128()));
-        Self { index: Index::of(&records), records: Listing::in_order(&records), facets: None, digest }
+        let listed = Listing::in_order(&records);
+        Self { index: Index::of(&records, &listed), records: listed, facets: None, digest }
     }
 
     /// How many registrations there are.
@@ -72,7 +74,7 @@ impl State {
         &'a self,
         id: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Registration>> + use<'a> {
-        Run::new(&self.records, id.map_or(Place::Start, Place::Behind))
+        Run::new(self.records.whole(), id.map_or(Place::Start, Place::Behind))
     }
 
     /// Puts or replaces; gives back what was there.
@@ -80,16 +82,13 @@ impl State {
         let before = self.records.insert(Arc::clone(&registration));
         if let Some(before) = &before {
             self.digest = self.digest.without(before.hash128());
-            if !index::has_same_words(before, &registration) {
-                self.index.unlist(before);
-            }
             if let Some(facets) = &mut self.facets
                 && !facets::has_same_facets(before, &registration)
             {
                 facets.unlist(before);
             }
         }
-        self.index.list(&registration);
+        self.index.put(&registration, before.as_deref(), &self.records);
         if let Some(facets) = &mut self.facets {
             facets.list(&registration);
         }
@@ -100,8 +99,9 @@ impl State {
     /// Lets a registration that is to be put hold what it has in common with its agent's instances as they do. Only two
     /// of them are looked at, the first and the last: while an agent moves to a new version, these have the two.
     pub fn share(&self, registration: &mut Registration) {
-        let Some(entry) = self.index.get(Asked::Name(registration.declared.id.name())) else { return };
-        for other in entry.listing.ends() {
+        let name = Asked::Name(registration.declared.id.name());
+        let Some(known) = self.index.get(name, &self.records) else { return };
+        for other in known.those.ends() {
             registration.share(other);
         }
     }
@@ -110,7 +110,7 @@ impl State {
     pub fn take(&mut self, id: &InstanceId) -> Option<Arc<Registration>> {
         let before = self.records.remove(id.as_str())?;
         self.digest = self.digest.without(before.hash128());
-        self.index.unlist(&before);
+        self.index.take(&before, &self.records);
         if let Some(facets) = &mut self.facets {
             facets.unlist(&before);
         }
@@ -141,16 +141,16 @@ impl State {
     /// everything when an index fits. Nothing is allocated, but where a range of versions leads.
     #[must_use]
     pub fn select<'a>(&'a self, query: &'a Query, after: Option<&'a str>) -> Selected<'a> {
-        let words = index::rarest(&self.index, query);
+        let words = index::rarest(&self.index, query, &self.records);
         let facets = self.facets.as_ref().map_or(Fewest::NoFacet, |facets| facets.fewest(query));
         let is_led_by_facet = facets.many().is_some_and(|many| match &words {
             Rarest::Nobody | Rarest::Exactly(_) => false,
-            Rarest::Of(listing) => many < listing.len(),
+            Rarest::Of(those) => many < those.len(),
             Rarest::NoWord => true,
         });
         match (words, facets) {
             (Rarest::Nobody, _) => Selected::nobody(query),
-            (_, Fewest::Of(listing)) if is_led_by_facet => Selected::of(query, listing, after),
+            (_, Fewest::Of(listing)) if is_led_by_facet => Selected::of(query, listing.whole(), after),
             (_, Fewest::Versions(listings)) if is_led_by_facet => {
                 let (from, rule) = beginning(query, after);
                 Selected {
@@ -159,12 +159,12 @@ impl State {
                     ..Selected::nobody(query)
                 }
             }
-            (Rarest::Exactly(listing), _) => {
-                let run = Run::new(listing, after.map_or(Place::Start, Place::Behind));
+            (Rarest::Exactly(those), _) => {
+                let run = Run::new(those, after.map_or(Place::Start, Place::Behind));
                 Selected { run: Some(run), rule: Rule::All, ..Selected::nobody(query) }
             }
-            (Rarest::Of(listing), _) => Selected::of(query, listing, after),
-            (Rarest::NoWord, _) => Selected::of(query, &self.records, after),
+            (Rarest::Of(those), _) => Selected::of(query, those, after),
+            (Rarest::NoWord, _) => Selected::of(query, self.records.whole(), after),
         }
     }
 
@@ -178,7 +178,7 @@ impl State {
     /// Whether any registration has this capability now.
     #[must_use]
     pub fn has_capability(&self, name: &str) -> bool {
-        self.index.get(Asked::Capability(name)).is_some()
+        self.index.get(Asked::Capability(name), &self.records).is_some()
     }
 
     /// Rebuilds index and digest from the records and compares (promise I12).
@@ -190,7 +190,7 @@ impl State {
         for registration in self.iter() {
             fresh.put(Arc::clone(registration));
         }
-        if !fresh.index.is_same(&self.index) {
+        if !fresh.index.is_same(&fresh.records, &self.index, &self.records) {
             return Err("I12: the index is not what the records say");
         }
         if let (Some(facets), Some(fresh)) = (&self.facets, &fresh.facets)
@@ -241,15 +241,15 @@ impl<'a> Selected<'a> {
         Self { query, run: None, from_several: None, rule: Rule::All, looked_at: 0 }
     }
 
-    /// Those of a listing who match.
-    fn of(query: &'a Query, listing: &'a Listing, after: Option<&'a str>) -> Self {
-        let is_within = query.namespace.as_ref().is_some_and(|namespace| listing.is_within(namespace));
+    /// Those of a stretch who match.
+    fn of(query: &'a Query, those: Stretch<'a>, after: Option<&'a str>) -> Self {
+        let is_within = query.namespace.as_ref().is_some_and(|namespace| those.is_within(namespace));
         let (from, rule) = if is_within {
             (after.map_or(Place::Start, Place::Behind), Rule::Matching)
         } else {
             beginning(query, after)
         };
-        Self { run: Some(Run::new(listing, from)), rule, ..Self::nobody(query) }
+        Self { run: Some(Run::new(those, from)), rule, ..Self::nobody(query) }
     }
 
     /// How many registrations were looked at so far, whether they match or not: what a question costs.

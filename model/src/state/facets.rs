@@ -185,8 +185,8 @@ struct Next<'a> {
 
 impl<'a> Merged<'a> {
     pub(super) fn new(listings: Vec<&'a Listing>, from: Place<'a>) -> Self {
-        let begin = |listing| {
-            let mut rest = Run::new(listing, from);
+        let begin = |listing: &'a Listing| {
+            let mut rest = Run::new(listing.whole(), from);
             Some(Next { registration: rest.next()?, rest })
         };
         Self(listings.into_iter().filter_map(begin).collect())

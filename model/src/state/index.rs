@@ -8,7 +8,8 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use crate::query::Query;
 use crate::registration::Registration;
-use crate::state::listed::Listing;
+use crate::state::listed::{Listing, Stretch};
+use crate::state::names::Names;
 use crate::state::words::Words;
 
 /// A word, borrowed: looking one up copies nothing.
@@ -32,17 +33,27 @@ pub(super) struct Word(pub(super) u128);
 ///
 /// Whoever can register could make words whose hashes begin alike; they would slow down the look-up of these words alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index([Words<Entry>; KINDS]);
+pub(super) struct Index {
+    names: Names,
+    words: [Words<Entry>; KINDS],
+}
 
-/// Names, capabilities, skills and tags: each kind by itself, because there are few capabilities and many names, and
+/// Capabilities, skills and tags: each kind by itself, because there are few capabilities and many of the others, and
 /// what is small stays in the processor's caches.
-const KINDS: usize = 4;
+const KINDS: usize = 3;
 
-/// Who has one word.
+/// Who has one word that is no name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) listing: Listing,
+struct Entry {
+    listing: Listing,
     /// How many have it in capabilities marked internal alone, which a query does not see unless it says so.
+    hidden: usize,
+}
+
+/// Those who have one word.
+pub(super) struct Known<'a> {
+    pub(super) those: Stretch<'a>,
+    /// How many of them a query does not see unless it says so.
     hidden: usize,
 }
 
@@ -63,6 +74,13 @@ impl Hasher for WordHasher {
     }
 }
 
+impl Word {
+    /// The word of a text.
+    pub(super) fn of(text: &str) -> Self {
+        Self(xxh3_128(text.as_bytes()))
+    }
+}
+
 impl Hash for Word {
     #[allow(clippy::cast_possible_truncation, reason = "any part of a hash is one")]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -71,29 +89,17 @@ impl Hash for Word {
 }
 
 impl Index {
-    /// The index of registrations that stand in order of id, no id twice.
-    pub(super) fn of(records: &[Arc<Registration>]) -> Self {
-        let mut index = Self::default();
-        // An agent's instances stand together, so its name needs no collecting.
-        let names = &mut index.0[Asked::Name("").kind()];
-        for agent in records.chunk_by(|one, next| one.declared.id.agent() == next.declared.id.agent()) {
-            let Some(first) = agent.first() else { continue };
-            let word = Asked::Name(first.declared.id.name());
-            // Of an agent of the same name in another namespace.
-            if let Some(entry) = names.get_mut(word.word()) {
-                agent.iter().for_each(|one| entry.insert(word, one));
-            } else {
-                names.insert(word.word(), Entry { listing: Listing::in_order(agent), hidden: 0 });
-            }
-        }
+    /// The index of registrations that stand in order of id, no id twice, and are listed so.
+    pub(super) fn of(records: &[Arc<Registration>], listed: &Listing) -> Self {
+        let mut index = Self { names: Names::of(records, listed), ..Self::default() };
         let mut collected: [HashMap<Word, Collected, BuildHasherDefault<WordHasher>>; KINDS] =
             std::array::from_fn(|_| HashMap::default());
         for one in records {
-            for word in words(one).skip(1) {
-                collected[word.kind()].entry(word.word()).or_default().add(word, one);
+            for (kind, word) in words(one) {
+                collected[kind].entry(word.word()).or_default().add(word, one);
             }
         }
-        for (words, collected) in index.0.iter_mut().zip(collected) {
+        for (words, collected) in index.words.iter_mut().zip(collected) {
             for (word, all) in collected {
                 words.insert(word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden });
             }
@@ -101,14 +107,46 @@ impl Index {
         index
     }
 
-    pub(super) fn get(&self, word: Asked<'_>) -> Option<&Entry> {
-        self.0[word.kind()].get(word.word())
+    pub(super) fn get<'a>(&'a self, word: Asked<'_>, records: &'a Listing) -> Option<Known<'a>> {
+        match word.kind() {
+            None => Some(Known { those: self.names.get(word.word(), records)?, hidden: 0 }),
+            Some(kind) => {
+                let entry = self.words[kind].get(word.word())?;
+                Some(Known { those: entry.listing.whole(), hidden: entry.hidden })
+            }
+        }
+    }
+
+    /// Takes a registration in the place of the one before it of the same id, if there was one. It stands among the
+    /// records already.
+    pub(super) fn put(
+        &mut self,
+        registration: &Arc<Registration>,
+        before: Option<&Registration>,
+        records: &Listing,
+    ) {
+        match before {
+            Some(before) => {
+                self.names.replace(registration);
+                if !has_same_words(before, registration) {
+                    self.unlist(before);
+                }
+            }
+            None => self.names.add(registration, records),
+        }
+        self.list(registration);
+    }
+
+    /// Lets go of a registration that stands among the records no more.
+    pub(super) fn take(&mut self, before: &Registration, records: &Listing) {
+        self.names.remove(before, records);
+        self.unlist(before);
     }
 
     /// Lists a registration under all its words, in the place of one of the same id.
-    pub(super) fn list(&mut self, registration: &Arc<Registration>) {
-        for word in words(registration) {
-            let (key, words) = (word.word(), &mut self.0[word.kind()]);
+    fn list(&mut self, registration: &Arc<Registration>) {
+        for (kind, word) in words(registration) {
+            let (key, words) = (word.word(), &mut self.words[kind]);
             if let Some(entry) = words.get_mut(key) {
                 entry.insert(word, registration);
             } else {
@@ -119,9 +157,9 @@ impl Index {
         }
     }
 
-    pub(super) fn unlist(&mut self, registration: &Registration) {
-        for word in words(registration) {
-            let (key, words) = (word.word(), &mut self.0[word.kind()]);
+    fn unlist(&mut self, registration: &Registration) {
+        for (kind, word) in words(registration) {
+            let (key, words) = (word.word(), &mut self.words[kind]);
             if let Some(entry) = words.get_mut(key) {
                 entry.remove(word, registration.declared.id.as_str());
                 if entry.listing.len() == 0 {
@@ -132,13 +170,15 @@ impl Index {
     }
 
     /// Whether both list the same records, not only records of the same ids.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, records: &Listing, other: &Self, others: &Listing) -> bool {
         let is_same =
             |one: &Entry, other: &Entry| one.hidden == other.hidden && one.listing.is_same(&other.listing);
-        self.0.iter().zip(&other.0).all(|(words, others)| {
+        let has_same = |words: &Words<Entry>, others: &Words<Entry>| {
             words.len() == others.len()
                 && words.all(|word, entry| others.get(word).is_some_and(|other| is_same(entry, other)))
-        })
+        };
+        self.names.is_same(records, &other.names, others)
+            && self.words.iter().zip(&other.words).all(|(words, others)| has_same(words, others))
     }
 }
 
@@ -192,16 +232,16 @@ fn is_hidden(word: Asked<'_>, registration: &Registration) -> bool {
 }
 
 /// Whether both stand under the same words: nearly always, because what changes is seldom what is declared.
-pub(super) fn has_same_words(one: &Registration, other: &Registration) -> bool {
+fn has_same_words(one: &Registration, other: &Registration) -> bool {
     let (one, other) = (&one.declared, &other.declared);
     one.id == other.id
         && (Arc::ptr_eq(&one.profile, &other.profile)
             || one.capabilities == other.capabilities && one.skills == other.skills)
 }
 
-fn words(registration: &Registration) -> impl Iterator<Item = Asked<'_>> {
+/// All words of a registration but its name, with the kind of each.
+fn words(registration: &Registration) -> impl Iterator<Item = (usize, Asked<'_>)> {
     let declared = &registration.declared;
-    let name = std::iter::once(Asked::Name(declared.id.name()));
     let capabilities = declared.capabilities.iter().map(|c| Asked::Capability(c.name.as_str()));
     let skills = declared.skills.iter().flat_map(|s| [Asked::Skill(&s.id), Asked::Skill(&s.name)]);
     let tags = declared
@@ -210,7 +250,7 @@ fn words(registration: &Registration) -> impl Iterator<Item = Asked<'_>> {
         .flat_map(|c| c.tags.iter())
         .chain(declared.skills.iter().flat_map(|s| s.tags.iter()))
         .map(|tag| Asked::Tag(tag));
-    name.chain(capabilities).chain(skills).chain(tags)
+    capabilities.chain(skills).chain(tags).filter_map(|word| Some((word.kind()?, word)))
 }
 
 /// Where to look for what a query asks.
@@ -218,14 +258,14 @@ pub(super) enum Rarest<'a> {
     /// A word that nobody has.
     Nobody,
     /// Among those with the rarest of its words.
-    Of(&'a Listing),
+    Of(Stretch<'a>),
     /// Those with its one word, and all of them match.
-    Exactly(&'a Listing),
+    Exactly(Stretch<'a>),
     /// It has no word, or none but the name of an agent, whose ids stand together.
     NoWord,
 }
 
-pub(super) fn rarest<'a>(index: &'a Index, query: &Query) -> Rarest<'a> {
+pub(super) fn rarest<'a>(index: &'a Index, query: &Query, records: &'a Listing) -> Rarest<'a> {
     let capabilities = query.capabilities.iter().map(|name| Asked::Capability(name.as_str()));
     let skill = query.skill.iter().map(|skill| Asked::Skill(skill));
     let tags = query.tags.iter().map(|tag| Asked::Tag(tag));
@@ -234,27 +274,27 @@ pub(super) fn rarest<'a>(index: &'a Index, query: &Query) -> Rarest<'a> {
         && let Some(namespace) = &query.namespace
     {
         // Nearly always an agent's name stands in one namespace.
-        let named = query.name.as_ref().and_then(|name| index.get(Asked::Name(name)));
+        let named = query.name.as_ref().and_then(|name| index.get(Asked::Name(name), records));
         return match named {
             None if query.name.is_some() => Rarest::Nobody,
-            Some(entry) if entry.listing.is_within(namespace) => whom(entry, query),
+            Some(known) if known.those.is_within(namespace) => whom(&known, query),
             None | Some(_) => Rarest::NoWord,
         };
     }
-    let mut rarest: Option<&Entry> = None;
+    let mut rarest: Option<Known<'_>> = None;
     for word in words.chain(query.name.iter().map(|name| Asked::Name(name))) {
-        match index.get(word) {
+        match index.get(word, records) {
             None => return Rarest::Nobody,
-            Some(entry) if rarest.is_none_or(|best| entry.listing.len() < best.listing.len()) => {
-                rarest = Some(entry);
+            Some(known) if rarest.as_ref().is_none_or(|best| known.those.len() < best.those.len()) => {
+                rarest = Some(known);
             }
             Some(_) => {}
         }
     }
     match rarest {
         None => Rarest::NoWord,
-        Some(entry) if query.namespace.is_none() => whom(entry, query),
-        Some(entry) => Rarest::Of(&entry.listing),
+        Some(known) if query.namespace.is_none() => whom(&known, query),
+        Some(known) => Rarest::Of(known.those),
     }
 }
 
@@ -270,16 +310,17 @@ pub(super) fn at_hand<'a>(index: &'a Index, query: &Query) -> Option<&'a Arc<Reg
         (_, _, Some(skill), _) => Asked::Skill(skill),
         (.., tag) => Asked::Tag(tag?),
     };
-    let entry = index.get(word)?;
+    let Some(kind) = word.kind() else { return index.names.first(word.word()) };
+    let entry = index.words[kind].get(word.word())?;
     entry.listing.first().filter(|_| query.internal || entry.hidden == 0)
 }
 
 /// Who of those with a word is meant, by a query whose namespace, if it has one, is theirs.
-fn whom<'a>(entry: &'a Entry, query: &Query) -> Rarest<'a> {
-    if is_one_word(query) && (query.internal || entry.hidden == 0) {
-        Rarest::Exactly(&entry.listing)
+fn whom<'a>(known: &Known<'a>, query: &Query) -> Rarest<'a> {
+    if is_one_word(query) && (query.internal || known.hidden == 0) {
+        Rarest::Exactly(known.those)
     } else {
-        Rarest::Of(&entry.listing)
+        Rarest::Of(known.those)
     }
 }
 
@@ -307,17 +348,18 @@ fn is_one_word(query: &Query) -> bool {
 }
 
 impl Asked<'_> {
-    const fn kind(self) -> usize {
+    /// Its place among the kinds of words; `None` for a name.
+    const fn kind(self) -> Option<usize> {
         match self {
-            Self::Name(_) => 0,
-            Self::Capability(_) => 1,
-            Self::Skill(_) => 2,
-            Self::Tag(_) => 3,
+            Self::Name(_) => None,
+            Self::Capability(_) => Some(0),
+            Self::Skill(_) => Some(1),
+            Self::Tag(_) => Some(2),
         }
     }
 
     fn word(self) -> Word {
         let (Self::Name(text) | Self::Capability(text) | Self::Skill(text) | Self::Tag(text)) = self;
-        Word(xxh3_128(text.as_bytes()))
+        Word::of(text)
     }
 }

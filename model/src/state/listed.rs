@@ -47,30 +47,74 @@ impl Listing {
         self.first.as_ref()
     }
 
-    /// Whether all are of one namespace, and it is this one: then the first and the last are.
-    pub(super) fn is_within(&self, namespace: &str) -> bool {
-        self.ends().all(|one| one.declared.id.namespace() == namespace)
-    }
-
-    /// The first and the last.
-    pub(super) fn ends(&self) -> impl Iterator<Item = &Arc<Registration>> {
-        [self.first.as_ref(), self.all.last()].into_iter().flatten()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
     pub(super) fn iter(&self) -> Run<'_> {
-        Run::new(self, Place::Start)
+        Run::new(self.whole(), Place::Start)
+    }
+
+    /// All of it.
+    pub(super) const fn whole(&self) -> Stretch<'_> {
+        Stretch { listing: self, part: None }
+    }
+
+    /// So many of it, from one on that stands in it.
+    pub(super) const fn stretch<'a>(&'a self, first: &'a Arc<Registration>, many: usize) -> Stretch<'a> {
+        Stretch { listing: self, part: Some((first, many)) }
     }
 
     /// Whether both hold the same records, not only records of the same ids.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.len() == other.len()
-            && self.iter().zip(other.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
+        self.whole().is_same(other.whole())
             && self.first.is_some() == (self.len() > 0)
             && self.first.as_ref().zip(self.all.first()).is_none_or(|(kept, first)| Arc::ptr_eq(kept, first))
+    }
+}
+
+/// Registrations that stand together in a listing: all of it, or so many from one on.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch<'a> {
+    listing: &'a Listing,
+    part: Option<(&'a Arc<Registration>, usize)>,
+}
+
+impl<'a> Stretch<'a> {
+    pub(super) fn len(self) -> usize {
+        self.part.map_or_else(|| self.listing.len(), |(_, many)| many)
+    }
+
+    #[inline]
+    pub(super) fn first(self) -> Option<&'a Arc<Registration>> {
+        self.part.map_or_else(|| self.listing.first(), |(first, _)| Some(first))
+    }
+
+    fn last(self) -> Option<&'a Arc<Registration>> {
+        match self.part {
+            None => self.listing.all.last(),
+            Some((first, 1)) => Some(first),
+            Some((first, many)) => {
+                let before = self.listing.all.rank(|one| one.declared.id < first.declared.id);
+                self.listing.all.run(before + many.saturating_sub(1)).first()
+            }
+        }
+    }
+
+    /// Whether all are of one namespace, and it is this one: then the first and the last are.
+    pub(super) fn is_within(self, namespace: &str) -> bool {
+        self.ends().all(|one| one.declared.id.namespace() == namespace)
+    }
+
+    /// The first and the last.
+    pub(super) fn ends(self) -> impl Iterator<Item = &'a Arc<Registration>> {
+        [self.first(), self.last()].into_iter().flatten()
+    }
+
+    /// Whether both hold the same records, not only records of the same ids.
+    pub(super) fn is_same(self, other: Self) -> bool {
+        let walk = |stretch| Run::new(stretch, Place::Start);
+        self.len() == other.len() && walk(self).zip(walk(other)).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }
 
@@ -106,22 +150,45 @@ pub(super) fn against_prefix(query: &Query, text: &str) -> Ordering {
     prefix.cmp(text.bytes())
 }
 
-/// Walks a listing from a place on.
+/// Walks a stretch from a place on.
 pub(super) struct Run<'a> {
-    listing: &'a Listing,
+    stretch: Stretch<'a>,
+    /// The first of all, when the walk begins with it: whoever takes one candidate never opens the tree.
+    at_hand: Option<&'a Arc<Registration>>,
     /// Those of the leaf where the walk is.
     leaf: std::slice::Iter<'a, Arc<Registration>>,
-    /// How many stand before the next one.
-    rank: usize,
+    /// How many of the listing stand before the next leaf, once one was opened.
+    rank: Option<usize>,
+    /// How many of the stretch are left, at most.
+    left: usize,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(listing: &'a Listing, from: Place<'_>) -> Self {
-        let rank = match from {
-            Place::Start => 0,
-            Place::Before(_) | Place::Behind(_) => listing.all.rank(|one| from.is_behind(one)),
+    pub(super) fn new(stretch: Stretch<'a>, from: Place<'_>) -> Self {
+        let (at_hand, rank, left) = match (from, stretch.part) {
+            (Place::Start, part) => (stretch.first(), None, part.map_or(usize::MAX, |(_, many)| many)),
+            (_, None) => (None, Some(stretch.listing.all.rank(|one| from.is_behind(one))), usize::MAX),
+            (_, Some((first, many))) => {
+                let begin = stretch.listing.all.rank(|one| one.declared.id < first.declared.id);
+                let rank = stretch.listing.all.rank(|one| from.is_behind(one)).max(begin);
+                (None, Some(rank), (begin + many).saturating_sub(rank))
+            }
         };
-        Self { listing, leaf: [].iter(), rank }
+        Self { stretch, at_hand, leaf: [].iter(), rank, left }
+    }
+
+    /// Opens the next leaf.
+    fn open(&mut self) -> Option<&'a Arc<Registration>> {
+        let tree = &self.stretch.listing.all;
+        let rank = match (self.rank, self.stretch.part) {
+            (Some(rank), _) => rank,
+            (None, None) => 1,
+            (None, Some((first, _))) => tree.rank(|one| one.declared.id <= first.declared.id),
+        };
+        let leaf = tree.run(rank);
+        self.rank = Some(rank + leaf.len());
+        self.leaf = leaf.iter();
+        self.leaf.next()
     }
 }
 
@@ -130,16 +197,10 @@ impl<'a> Iterator for Run<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let next = match self.leaf.next() {
+        self.left = self.left.checked_sub(1)?;
+        match self.leaf.next() {
             Some(next) => Some(next),
-            // Whoever takes one candidate never opens the tree.
-            None if self.rank == 0 => self.listing.first(),
-            None => {
-                self.leaf = self.listing.all.run(self.rank).iter();
-                self.leaf.next()
-            }
-        };
-        self.rank += usize::from(next.is_some());
-        next
+            None => self.at_hand.take().or_else(|| self.open()),
+        }
     }
 }
