@@ -69,7 +69,8 @@ impl Api {
 
 /// The HTTP face.
 pub fn http(api: Api) -> axum::Router {
-    http::router(Arc::new(api))
+    let face = http::Face::new(Arc::new(api));
+    axum::Router::new().fallback(move |request: Request| face.clone().answer(request))
 }
 
 /// What both faces say to a request that cannot be read as one.
@@ -98,11 +99,13 @@ pub fn grpc(api: Api) -> axum::Router {
 pub fn both(api: Api) -> axum::Router {
     let api = Arc::new(api);
     let grpc = grpc::routes(Arc::clone(&api));
-    let http = http::router(api);
+    let http = http::Face::new(api);
     // One dispatch by content type, not one merged table: so each face keeps its own answer to what it does not know.
     axum::Router::new().fallback(move |request: Request| {
-        let mut face = if is_grpc(&request) { grpc.clone() } else { http.clone() };
-        async move { face.call(request).await }
+        let (mut grpc, http) = (grpc.clone(), http.clone());
+        async move {
+            if is_grpc(&request) { grpc.call(request).await } else { Ok(http.answer(request).await) }
+        }
     })
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
@@ -40,9 +41,15 @@ impl Figures {
         }
     }
 
-    async fn count(&self, asked: Asked, request: Request, next: Next) -> Response<axum::body::Body> {
+    /// Counts a call with what became of it; none for what is about the process alone.
+    pub(super) async fn count(
+        &self,
+        asked: Option<Asked>,
+        answer: impl Future<Output = Response<Body>>,
+    ) -> Response<Body> {
+        let Some(asked) = asked else { return answer.await };
         let began = self.clock.now();
-        let response = next.run(request).await;
+        let response = answer.await;
         let call = KeyValue::new("call", asked.call);
         let outcome = KeyValue::new("outcome", outcome(&response));
         self.calls.add(1, &[call.clone(), KeyValue::new("face", asked.face), outcome]);
@@ -55,33 +62,22 @@ impl Figures {
 
 /// What is asked, and at which face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
+pub(super) struct Asked {
     call: &'static str,
     face: &'static str,
 }
 
-/// Counts a call at the HTTP face.
-pub(super) async fn count_http(
-    State(api): State<Arc<Api>>,
-    request: Request,
-    next: Next,
-) -> Response<axum::body::Body> {
-    match http_call(request.method(), request.uri().path()) {
-        Some(call) => api.figures.count(Asked { call, face: "http" }, request, next).await,
-        None => next.run(request).await,
+impl Asked {
+    /// A call at the HTTP face.
+    pub(super) fn http(method: &Method, path: &str) -> Option<Self> {
+        http_call(method, path).map(|call| Self { call, face: "http" })
     }
 }
 
 /// Counts a call at the gRPC face.
-pub(super) async fn count_grpc(
-    State(api): State<Arc<Api>>,
-    request: Request,
-    next: Next,
-) -> Response<axum::body::Body> {
-    match grpc_call(request.uri().path()) {
-        Some(call) => api.figures.count(Asked { call, face: "grpc" }, request, next).await,
-        None => next.run(request).await,
-    }
+pub(super) async fn count_grpc(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response<Body> {
+    let asked = grpc_call(request.uri().path()).map(|call| Asked { call, face: "grpc" });
+    api.figures.count(asked, next.run(request)).await
 }
 
 /// The name of a call; none for what is about the process alone.

@@ -21,14 +21,14 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::{self, HeaderValue, Method, Uri};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use rollcall_model::{Code, Invalid};
 use rollcall_runtime::serve::{self, BadHead, Unreadable};
+use tonic::codegen::Service as _;
 
 use crate::api::Api;
-use crate::api::figures::count_http;
+use crate::api::figures::Asked;
 use crate::api::http::parameters::Parameters;
 use crate::refusal::Refusal;
 
@@ -38,8 +38,52 @@ pub use resolve::Turns;
 type Shared = Arc<Api>;
 type Answer = Result<Response, Refusal>;
 
+/// The HTTP face: what is done with every request, whatever it asks, and then the routes.
+///
+/// It is a function around the routes and no layers on them: each of those costs a call several boxes.
+#[derive(Clone)]
+pub(super) struct Face {
+    api: Shared,
+    routes: Router,
+}
+
+impl Face {
+    pub(super) fn new(api: Shared) -> Self {
+        Self { routes: routes(Arc::clone(&api)), api }
+    }
+
+    /// Refuses a head that cannot be trusted or is too large, before anything reads it; and counts what is answered.
+    pub(super) async fn answer(self, request: Request) -> Response {
+        let is_last = serve::is_last(&request);
+        let mut response = match serve::bad_head(&request) {
+            Some(bad) => refused_head(bad).into_response(),
+            None => {
+                let api = Arc::clone(&self.api);
+                let asked = Asked::http(request.method(), request.uri().path());
+                api.figures.count(asked, self.routed(request)).await
+            }
+        };
+        if is_last {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn routed(mut self, request: Request) -> Response {
+        // What is asked for most need not look for its route.
+        if request.method() == Method::GET && request.uri().path() == LISTS {
+            return agents::list(State(self.api), request.into_parts().0.uri).await.into_response();
+        }
+        let Ok(response) = self.routes.call(request).await;
+        response
+    }
+}
+
+/// Where lists are.
+const LISTS: &str = "/v1/agents";
+
 /// All routes of the HTTP face.
-pub(super) fn router(api: Shared) -> Router {
+fn routes(api: Shared) -> Router {
     Router::new()
         .route("/", get(root))
         .route("/v1/registrations", post(registrations::register))
@@ -52,7 +96,7 @@ pub(super) fn router(api: Shared) -> Router {
             "/v1/registrations/{namespace}/{name}/{instance}/lease",
             get(registrations::lease).put(registrations::renew),
         )
-        .route("/v1/agents", get(agents::list))
+        .route(LISTS, get(agents::list))
         .route("/v1/agents/{namespace}/{name}/{instance}", get(agents::get))
         .route("/v1/agents/{namespace}/{name}/.well-known/agent-card.json", get(card::card))
         .route("/v1/resolve", get(resolve::answer))
@@ -69,22 +113,7 @@ pub(super) fn router(api: Shared) -> Router {
         .route("/version", get(process::version))
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(Arc::clone(&api), count_http))
-        .layer(from_fn(judge_head))
         .with_state(api)
-}
-
-/// Refuses a head that cannot be trusted or is too large, before anything reads it.
-async fn judge_head(request: Request, next: Next) -> Response {
-    let is_last = serve::is_last(&request);
-    let mut response = match serve::bad_head(&request) {
-        None => next.run(request).await,
-        Some(bad) => refused_head(bad).into_response(),
-    };
-    if is_last {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 fn refused_head(bad: BadHead) -> Refusal {
