@@ -285,7 +285,7 @@ impl<S: Store> Replica<S> {
             )));
         }
         tracing::info!(region = %self.view.region(), count = self.view.state().map_or(0, State::count), %at, reason, "replica loaded");
-        self.publish();
+        self.keeper.reload(&self.view, || self.publish());
         Ok(at)
     }
 

@@ -154,23 +154,45 @@ impl Deadlines {
     /// Takes in one change of the region's own history.
     pub fn follow(&mut self, change: &Change, now: Instant, wall: Timestamp) {
         match change {
-            Change::Put(registration) => {
-                let id = registration.declared.id.as_str();
-                match self.get_mut(id) {
-                    Some((lease, _)) if lease.epoch == registration.epoch => {
-                        lease.is_marked = registration.owned.overdue;
-                        self.remember_mark(id);
-                    }
-                    Some((lease, _)) => {
-                        let holders = lease.take_holders();
-                        self.grant_new(registration, HeardAt { at: now, wall }, holders);
-                    }
-                    None => self.grant_new(registration, HeardAt { at: now, wall }, None),
-                }
-            }
+            Change::Put(registration) => self.follow_put(registration, HeardAt { at: now, wall }),
             Change::Remove(removal) => self.drop_lease(&removal.id),
         }
         self.applied = self.applied.max(change.revision());
+    }
+
+    /// Takes in a state that was read anew, of the history that these leases are of: what happened in between was told by
+    /// no change, and still an epoch that was replaced renews nothing (I02), what was removed stays so (I11) and what
+    /// is new has its lease (I06). Whoever stands as before keeps its deadline.
+    pub fn reload(&mut self, state: &State, applied: Revision, now: Instant, wall: Timestamp) {
+        let gone = self.leases.iter().filter(|lease| state.get(lease.id.as_str()).is_none());
+        for id in gone.map(|lease| lease.id.clone()).collect::<Vec<_>>() {
+            self.drop_lease(&id);
+        }
+        for registration in state.iter() {
+            self.follow_put(registration, HeardAt { at: now, wall });
+        }
+        self.advance(applied);
+    }
+
+    /// The history that these leases are of.
+    #[must_use]
+    pub const fn ordinal(&self) -> u16 {
+        self.ordinal
+    }
+
+    fn follow_put(&mut self, registration: &Registration, heard: HeardAt) {
+        let id = registration.declared.id.as_str();
+        match self.get_mut(id) {
+            Some((lease, _)) if lease.epoch == registration.epoch => {
+                lease.is_marked = registration.owned.overdue;
+                self.remember_mark(id);
+            }
+            Some((lease, _)) => {
+                let holders = lease.take_holders();
+                self.grant_new(registration, heard, holders);
+            }
+            None => self.grant_new(registration, heard, None),
+        }
     }
 
     /// Nothing changed up to this revision.

@@ -239,6 +239,21 @@ impl KeeperHandle {
         publish();
     }
 
+    /// Takes in what the replica read anew, in the same way: the changes in between were told to nobody. The leases of
+    /// another history are nothing to this one, and end with their office.
+    pub(crate) fn reload(&self, view: &View, publish: impl FnOnce()) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut office = self.office();
+        if let (Some(state), Some(position)) = (view.state(), view.position()) {
+            office.take_if(|office| office.deadlines.ordinal() != position.incarnation.ordinal());
+            if let Some(office) = office.as_mut() {
+                office.calm = self.calm();
+                office.deadlines.reload(state, position.revision, now, wall);
+            }
+        }
+        publish();
+    }
+
     /// Leases for everything that the view shows; `None` when it was never loaded.
     pub(crate) fn begin(&self, tenure: &Tenure, view: &watch::Receiver<Arc<View>>) -> Option<()> {
         let (now, wall) = (self.clock.now(), self.clock.wall());

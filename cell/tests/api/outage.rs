@@ -188,6 +188,46 @@ async fn b31_f05_a_replica_that_compaction_outran_reads_anew_once_and_calls_noth
     assert!(metrics.contains("rollcall_cell_view_resyncs{region=\"us\"} 1\n"), "once: {metrics}");
 }
 
+/// A keeper that stays in office while its replica reads anew judges by what was read, not by what it kept before.
+#[tokio::test]
+async fn i02_i06_i11_a_keeper_whose_replica_compaction_outran_knows_every_epoch_that_was_given_meanwhile() {
+    let store = Embedded::memory().unwrap();
+    let moody = Moody::over(store.clone(), Mood::Well);
+    let keeper = Cell::with("us", &[], moody.clone()).await;
+    keeper.keeps().await;
+    let second = Cell::with("us", &[], store.clone()).await;
+    let first = second.register_plain("ops/mail/1").await;
+    let left = second.register_plain("ops/mail/2").await;
+    let stays = second.register_plain("ops/mail/3").await;
+    eventually("the keeper shows them", || async {
+        (shown(&keeper).await == ("current".into(), 3)).then_some(())
+    })
+    .await;
+
+    moody.becomes(Mood::Severed);
+    eventually("it hears nothing", || async { (shown(&keeper).await.0 == "behind").then_some(()) }).await;
+    let again = second.register_plain("ops/mail/1").await;
+    second.fenced("DELETE", "/v1/registrations/ops/mail/2", &left, &Value::Null).await;
+    let new = second.register_plain("ops/mail/4").await;
+    let head: u64 = new.parse().unwrap();
+    store.compact(Revision(head & ((1 << 40) - 1))).await.unwrap();
+    moody.becomes(Mood::Well);
+    eventually("it is current again", || async { (shown(&keeper).await.0 == "current").then_some(()) }).await;
+    let regions = keeper.get("/v1/regions").await.json();
+    assert_eq!(regions["regions"][0]["last_resync"]["reason"], "history_passed");
+
+    let renew = |id: &str, epoch: &str| {
+        let (lease, epoch) = (format!("/v1/registrations/{id}/lease"), epoch.to_owned());
+        let keeper = &keeper;
+        async move { keeper.fenced("PUT", &lease, &epoch, &Value::Null).await }
+    };
+    renew("ops/mail/1", &first).await.refused(412, "superseded");
+    assert_eq!(renew("ops/mail/1", &again).await.status, 200, "the epoch that stands");
+    renew("ops/mail/2", &left).await.refused(404, "not_registered");
+    assert_eq!(renew("ops/mail/4", &new).await.status, 200, "registered meanwhile");
+    assert_eq!(renew("ops/mail/3", &stays).await.status, 200, "nothing happened to it");
+}
+
 #[tokio::test]
 async fn rep_04_a_replica_whose_watch_broke_off_goes_on_from_its_revision_and_so_do_its_watchers() {
     let store = Embedded::memory().unwrap();

@@ -21,6 +21,10 @@ impl Rows {
         self.0.get(place as usize / ROW)?.get(place as usize % ROW)?.as_ref()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.0.iter().flatten().flatten()
+    }
+
     fn slot(&mut self, place: u32) -> Option<&mut Option<Lease>> {
         self.0.get_mut(place as usize / ROW)?.get_mut(place as usize % ROW)
     }

@@ -51,6 +51,8 @@ enum Act {
     Removed(usize),
     NotRemoved(usize),
     NewKeeper,
+    /// These registered with such leases or left, nobody was told, and the state is read anew.
+    Reload(Vec<(usize, Option<u16>)>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +73,10 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Whose::NewerHistory),
         1 => Just(Whose::OtherHistory),
     ];
+    let lease = || prop_oneof![Just(5_u16), Just(30), Just(31)];
+    let unheard = vec((who(), proptest::option::of(lease())), 0..4);
     prop_oneof![
-        3 => (who(), prop_oneof![Just(5_u16), Just(30), Just(31)]).prop_map(|(n, s)| Act::Register(n, s)),
+        3 => (who(), lease()).prop_map(|(n, s)| Act::Register(n, s)),
         1 => who().prop_map(Act::Update),
         1 => who().prop_map(Act::Deregister),
         5 => (who(), whose).prop_map(|(n, whose)| Act::Renew(n, whose)),
@@ -81,6 +85,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => any::<usize>().prop_map(Act::Removed),
         2 => any::<usize>().prop_map(Act::NotRemoved),
         1 => Just(Act::NewKeeper),
+        1 => unheard.prop_map(Act::Reload),
     ]
 }
 
@@ -122,6 +127,7 @@ impl World {
 
     fn act(&mut self, act: &Act) {
         match *act {
+            Act::Reload(ref unheard) => self.reload(unheard),
             Act::Register(who, lease_seconds) => {
                 self.head.0 += 1;
                 let fresh = leased(self.ids[who].as_str(), lease_seconds, self.head);
@@ -167,6 +173,24 @@ impl World {
                 self.deadlines = Deadlines::begin(&state, ORDINAL, self.head, self.now, WALL, 0);
             }
         }
+    }
+
+    fn reload(&mut self, unheard: &[(usize, Option<u16>)]) {
+        for (who, lease_seconds) in unheard {
+            let id = self.ids[*who].clone();
+            self.head.0 += 1;
+            if let Some(lease_seconds) = lease_seconds {
+                let registration = leased(id.as_str(), *lease_seconds, self.head);
+                self.known.insert(id, Known { registration, renewed: self.now, removing: false });
+            } else {
+                self.known.remove(&id);
+            }
+        }
+        let mut state = State::default();
+        for known in self.known.values() {
+            state.put(Arc::new(known.registration.clone()));
+        }
+        self.deadlines.reload(&state, self.head, self.now, WALL);
     }
 
     fn take_under_way(&mut self, nth: usize) -> Option<(InstanceId, Epoch)> {
