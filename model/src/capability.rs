@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use crate::code::{Code, Invalid};
 use crate::limits;
+use crate::word::Word;
 
 /// A checked capability name: `^[a-z][a-z0-9_]*:[a-z][a-z0-9_]*:v[0-9]+$` (acceptance MOD-08).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CapabilityName(Arc<str>);
+///
+/// It knows what it is found by: a query is made once and asked many times.
+#[derive(Clone)]
+pub struct CapabilityName {
+    text: Arc<str>,
+    word: Word,
+}
 
 impl CapabilityName {
     /// Checks the text at the door.
@@ -30,7 +36,7 @@ impl CapabilityName {
             && number.bytes().all(|b| b.is_ascii_digit())
             && text.len() <= limits::ID_CHARS_MAX
         {
-            return Ok(Self(text.into()));
+            return Ok(Self { text: text.into(), word: Word::of(text) });
         }
         Err(Invalid::new(
             Code::InvalidCapability,
@@ -44,7 +50,11 @@ impl CapabilityName {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    pub(crate) const fn word(&self) -> Word {
+        self.word
     }
 }
 
@@ -84,17 +94,39 @@ pub struct Skill {
 
 impl fmt::Display for CapabilityName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 impl fmt::Debug for CapabilityName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 impl std::borrow::Borrow<str> for CapabilityName {
     fn borrow(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+// By the text alone, as what is borrowed from it is compared.
+impl PartialEq for CapabilityName {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+impl Eq for CapabilityName {}
+impl PartialOrd for CapabilityName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for CapabilityName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+impl std::hash::Hash for CapabilityName {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 

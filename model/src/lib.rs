@@ -49,6 +49,7 @@ pub mod testing;
 pub mod time;
 pub mod view;
 pub mod watch;
+mod word;
 
 pub use admission::{AddressShare, Admission, AdmissionLimits, NotAdmitted, Rate};
 pub use backoff::{Backoff, jittered};

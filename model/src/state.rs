@@ -10,6 +10,7 @@ mod words;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::capability::CapabilityName;
 use crate::change::Change;
 use crate::digest::StateDigest;
 use crate::name::InstanceId;
@@ -178,7 +179,8 @@ impl State {
     /// Whether any registration has this capability now.
     #[must_use]
     pub fn has_capability(&self, name: &str) -> bool {
-        self.index.get(Asked::Capability(name), &self.records).is_some()
+        CapabilityName::parse(name)
+            .is_ok_and(|name| self.index.get(Asked::Capability(&name), &self.records).is_some())
     }
 
     /// Rebuilds index and digest from the records and compares (promise I12).

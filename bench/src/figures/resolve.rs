@@ -73,8 +73,8 @@ fn time(queries: &[Query], lookups: usize, mut look: impl FnMut(&Query) -> bool)
 
 fn resolve(registry: &Registry, reach: &Reach, query: &Query) -> bool {
     let reading = registry.read();
-    let found = reading.resolve(query, reach).next();
-    black_box(found).is_some_and(|candidate| candidate.registration.owned.lifecycle == Lifecycle::Healthy)
+    black_box(reading.first(query, reach))
+        .is_some_and(|candidate| candidate.registration.owned.lifecycle == Lifecycle::Healthy)
 }
 
 /// Look-ups a second of so many threads together.

@@ -73,6 +73,7 @@ fn no_candidate_costs_an_allocation() {
         let found = reading.resolve(query, reach);
         assert_eq!(found.outcome(), Outcome::Found);
         assert!(found.take(700).count() >= 700);
+        assert!(reading.first(query, reach).is_some());
     };
     // Whatever a thread keeps for itself is made by its first look.
     first(&queries[0], &reaches[0]);

@@ -12,9 +12,9 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::query::Query;
 use crate::registration::Registration;
-use crate::state::index::Word;
 use crate::state::listed::{Listing, Place, Run};
 use crate::state::words::Words;
+use crate::word::Word;
 
 /// Who has which facet, always what the records say (promise I12).
 #[derive(Clone, Debug, Default)]

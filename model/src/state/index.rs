@@ -4,29 +4,24 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::capability::CapabilityName;
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::state::listed::{Listing, Stretch};
 use crate::state::names::Names;
 use crate::state::words::Words;
+use crate::word::Word;
 
 /// A word, borrowed: looking one up copies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked<'a> {
     Name(&'a str),
-    Capability(&'a str),
+    Capability(&'a CapabilityName),
     Skill(&'a str),
     Tag(&'a str),
 }
-
-/// What an index entry is about: the hash of a word.
-///
-/// The text is not kept, so that a look-up touches nothing but the map. Two words of one hash would be one; they do not
-/// occur by chance, and whoever makes them on purpose can declare the other word as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) u128);
 
 /// Maps that share all but what changes, with one way to keep them right (promise I12). Their hash is the same
 /// everywhere, so that nothing depends on chance.
@@ -71,13 +66,6 @@ impl Hasher for WordHasher {
     }
     fn finish(&self) -> u64 {
         self.0
-    }
-}
-
-impl Word {
-    /// The word of a text.
-    pub(super) fn of(text: &str) -> Self {
-        Self(xxh3_128(text.as_bytes()))
     }
 }
 
@@ -223,7 +211,7 @@ fn is_hidden(word: Asked<'_>, registration: &Registration) -> bool {
     let mut seen = declared.capabilities.iter().filter(|c| !c.internal);
     match word {
         Asked::Name(_) | Asked::Skill(_) => false,
-        Asked::Capability(name) => !seen.any(|c| c.name.as_str() == name),
+        Asked::Capability(name) => !seen.any(|c| c.name == *name),
         Asked::Tag(tag) => {
             !seen.any(|c| c.tags.iter().any(|t| t == tag))
                 && !declared.skills.iter().any(|s| s.tags.iter().any(|t| t == tag))
@@ -242,7 +230,7 @@ fn has_same_words(one: &Registration, other: &Registration) -> bool {
 /// All words of a registration but its name, with the kind of each.
 fn words(registration: &Registration) -> impl Iterator<Item = (usize, Asked<'_>)> {
     let declared = &registration.declared;
-    let capabilities = declared.capabilities.iter().map(|c| Asked::Capability(c.name.as_str()));
+    let capabilities = declared.capabilities.iter().map(|c| Asked::Capability(&c.name));
     let skills = declared.skills.iter().flat_map(|s| [Asked::Skill(&s.id), Asked::Skill(&s.name)]);
     let tags = declared
         .capabilities
@@ -266,7 +254,7 @@ pub(super) enum Rarest<'a> {
 }
 
 pub(super) fn rarest<'a>(index: &'a Index, query: &Query, records: &'a Listing) -> Rarest<'a> {
-    let capabilities = query.capabilities.iter().map(|name| Asked::Capability(name.as_str()));
+    let capabilities = query.capabilities.iter().map(Asked::Capability);
     let skill = query.skill.iter().map(|skill| Asked::Skill(skill));
     let tags = query.tags.iter().map(|tag| Asked::Tag(tag));
     let mut words = capabilities.chain(skill).chain(tags).peekable();
@@ -305,7 +293,7 @@ pub(super) fn at_hand<'a>(index: &'a Index, query: &Query) -> Option<&'a Arc<Reg
         return None;
     }
     let word = match (query.capabilities.first(), &query.name, &query.skill, query.tags.first()) {
-        (Some(name), ..) => Asked::Capability(name.as_str()),
+        (Some(name), ..) => Asked::Capability(name),
         (_, Some(name), ..) => Asked::Name(name),
         (_, _, Some(skill), _) => Asked::Skill(skill),
         (.., tag) => Asked::Tag(tag?),
@@ -359,7 +347,9 @@ impl Asked<'_> {
     }
 
     fn word(self) -> Word {
-        let (Self::Name(text) | Self::Capability(text) | Self::Skill(text) | Self::Tag(text)) = self;
-        Word::of(text)
+        match self {
+            Self::Capability(name) => name.word(),
+            Self::Name(text) | Self::Skill(text) | Self::Tag(text) => Word::of(text),
+        }
     }
 }

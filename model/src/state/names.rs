@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::registration::Registration;
-use crate::state::index::Word;
 use crate::state::listed::{Listing, Place, Run, Stretch};
 use crate::state::words::Words;
+use crate::word::Word;
 
 /// Who has which name, always what the records say (promise I12).
 #[derive(Clone, Debug, Default)]

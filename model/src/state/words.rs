@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::index::Word;
+use crate::word::Word;
 
 /// Bits of a word that one level looks at.
 const BITS: u32 = 6;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rollcall_model::resolve::{Asked, Outcome, Trust, everybody, is_callable, resolve};
+use rollcall_model::resolve::{Asked, Outcome, Trust, everybody, first, is_callable, resolve};
 use rollcall_model::testing::{
     Chance, any_declared, any_owned, any_query, ids, position, registered, registration,
 };
@@ -190,6 +190,8 @@ fn a_probe_says_that_it_is_one() {
     assert_eq!(probes(Trust::Probe), [true]);
     assert_eq!(probes(Trust::Usable), [false]);
     assert_eq!(probes(Trust::Ejected), [false]);
+    let probe = first(asking, Instant::default(), |_: &Region, _: &Registration| Trust::Probe);
+    assert!(probe.unwrap().is_probe);
 }
 
 proptest! {
@@ -232,6 +234,17 @@ proptest! {
         .collect();
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(asked_about.get(), brute(true).len());
+        // The first alone is the first of all, and nobody is asked about twice for it.
+        let mut about = Vec::new();
+        let alone = first(asking, Instant::default(), |_: &Region, one: &Registration| {
+            about.push(one.declared.id.clone());
+            if ejected(one) { Trust::Ejected } else { Trust::Usable }
+        });
+        prop_assert_eq!(alone.map(|candidate| &candidate.registration.declared.id), expected.first());
+        let many = about.len();
+        about.sort();
+        about.dedup();
+        prop_assert_eq!(about.len(), many);
         // Whoever takes one candidate asks about those before it alone.
         asked_about.set(0);
         let _ = resolve(asking, Instant::default(), |_: &Region, _: &Registration| {
