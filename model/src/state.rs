@@ -100,10 +100,20 @@ impl State {
     /// Lets a registration that is to be put hold what it has in common with its agent's instances as they do. Only two
     /// of them are looked at, the first and the last: while an agent moves to a new version, these have the two.
     pub fn share(&self, registration: &mut Registration) {
+        self.share_zone(registration);
         let name = Asked::Name(registration.declared.id.name());
         let Some(known) = self.index.get(name, &self.records) else { return };
         for other in known.those.ends() {
             registration.share(other);
+        }
+    }
+
+    /// Holds its zone as others in that zone do, where these are indexed.
+    fn share_zone(&self, registration: &mut Registration) {
+        if let (Some(zone), Some(facets)) = (&mut registration.declared.zone, &self.facets)
+            && let Some(known) = facets.zone(zone)
+        {
+            *zone = known.clone();
         }
     }
 

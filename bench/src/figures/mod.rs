@@ -6,6 +6,7 @@ mod dev;
 mod leases;
 mod list;
 mod mass_expiry;
+mod memory;
 mod overload;
 mod reconnect;
 mod register_latency;
@@ -23,7 +24,7 @@ use std::future::Future;
 type Run = fn(&[String]);
 
 /// Every figure, in the order in which all are measured.
-const FIGURES: [(&str, Run); 16] = [
+const FIGURES: [(&str, Run); 17] = [
     ("catchup", |_| on_all_cores(catchup::run())),
     ("dark", |_| on_all_cores(dark::run())),
     ("dev", |_| dev::run()),
@@ -31,6 +32,7 @@ const FIGURES: [(&str, Run); 16] = [
     ("registrations", |_| on_all_cores(registrations::run())),
     ("register-latency", |_| on_all_cores(register_latency::run())),
     ("mass-expiry", |_| on_all_cores(mass_expiry::run())),
+    ("memory", memory::run),
     ("renewals", |words| on_all_cores(renewals::run(words))),
     ("overload", |_| on_all_cores(overload::run())),
     ("restart", |_| on_all_cores(restart::run())),
@@ -73,6 +75,18 @@ fn named(name: &str) -> Result<Run, String> {
         let known: Vec<&str> = FIGURES.iter().map(|(known, _)| *known).collect();
         format!("there is no figure {name:?}; there are: {}", known.join(" "))
     })
+}
+
+/// Runs this program again for a part of a figure, so that the memory and the time that are measured are its own.
+fn child(figure: &str, arguments: &[&str]) -> String {
+    let program = std::env::current_exe().expect("this program");
+    let output = std::process::Command::new(program)
+        .args(["part-of", figure])
+        .args(arguments)
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 fn on_all_cores(figure: impl Future<Output = ()>) {

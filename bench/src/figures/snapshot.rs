@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::child;
 use crate::fleet::fleet;
 use crate::region::Region;
 use crate::{cpu_time, load, machine, quantile, resident_mib, spread};
@@ -55,8 +56,8 @@ fn all() {
     for (many, _, _) in SIZES {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let path = file.path().to_str().expect("text");
-        child(&["pages", &many.to_string(), path]);
-        print!("{}", child(&["memory", &many.to_string(), path]));
+        child("snapshot", &["pages", &many.to_string(), path]);
+        print!("{}", child("snapshot", &["memory", &many.to_string(), path]));
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let region = Region::up();
@@ -66,18 +67,6 @@ fn all() {
         before = many;
         whole(&runtime, &region, many, rounds, goal);
     }
-}
-
-/// Runs this program again, so that its memory is its own.
-fn child(arguments: &[&str]) -> String {
-    let program = std::env::current_exe().expect("this program");
-    let output = std::process::Command::new(program)
-        .args(["part-of", "snapshot"])
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
 }
 
 fn query(word: usize) -> Query {
@@ -92,7 +81,7 @@ fn whole(runtime: &tokio::runtime::Runtime, region: &Region, many: usize, rounds
     let (mut bytes, mut of_client, mut of_cell) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let cell = region.cell_time();
-        let told = child(&["client", &region.cell(), &many.to_string()]);
+        let told = child("snapshot", &["client", &region.cell(), &many.to_string()]);
         of_cell.push((region.cell_time() - cell).as_secs_f64());
         let told: Vec<f64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
         let pages = runtime.block_on(etcd_pages(region, many));

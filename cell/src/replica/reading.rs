@@ -1,10 +1,9 @@
 //! The region's state as the store has it, read by pages pinned to one revision.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{InstanceId, Registration, Revision, State};
+use rollcall_model::{InstanceId, Revision, Sharing, State};
 
 use crate::store::keys::{self, Key};
 use crate::store::{Entry, Store, StoreError, limits};
@@ -36,20 +35,15 @@ pub(super) async fn state<S: Store>(
             _ => None,
         })
         .collect();
-    let (mut records, mut foreign) = (Vec::<Arc<Registration>>::new(), Vec::new());
+    let (mut records, mut foreign) = (Vec::new(), Vec::new());
+    let mut sharing = Sharing::default();
     for entry in registrations {
         let joined = match keys::parse(&entry.key) {
             Key::Registration(id) => join(&id, &entry, owned.get(&id)),
             _ => None,
         };
         match joined {
-            Some(mut registration) => {
-                // Instances of an agent stand together in the store.
-                if let Some(last) = records.last() {
-                    registration.share(last);
-                }
-                records.push(Arc::new(registration));
-            }
+            Some(registration) => records.push(sharing.take(registration)),
             None => foreign.push(entry.key),
         }
     }

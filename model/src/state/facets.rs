@@ -10,6 +10,7 @@ use imbl::OrdMap;
 use semver::Version;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
+use crate::name::Zone;
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::state::listed::{Listing, Place, Run};
@@ -82,6 +83,11 @@ impl Facets {
                 self.by_version.remove(&version);
             }
         }
+    }
+
+    /// A zone as somebody in it holds it.
+    pub(super) fn zone(&self, zone: &Zone) -> Option<&Zone> {
+        self.by_word.get(Facet::Zone(zone.as_str()).word())?.first()?.declared.zone.as_ref()
     }
 
     /// Whether both list the same records, not only records of the same ids.

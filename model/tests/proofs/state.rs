@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, ids, registered};
-use rollcall_model::{Epoch, InstanceId, Query, Registration, Revision, State, StateDigest};
+use rollcall_model::{Declared, Epoch, InstanceId, Query, Registration, Revision, State, StateDigest, Zone};
 
 use crate::cases;
 
@@ -97,8 +97,17 @@ proptest! {
         let mut same = (*known).clone();
         same.declared.id = id.clone();
         same.declared.profile = Arc::new((*known.declared.profile).clone());
+        let id_of_another = InstanceId::parse("q/q/q").unwrap();
         let before = same.clone();
         state.share(&mut same);
+        if let (Some(one), Some(held)) = (&mut same.declared.zone, &known.declared.zone) {
+            // Also by one of another agent, where zones are indexed.
+            state.find_by_facets();
+            *one = Zone::parse(one.as_str()).unwrap();
+            let mut other = Registration { declared: Declared { id: id_of_another, ..same.declared.clone() }, ..same.clone() };
+            state.share(&mut other);
+            prop_assert_eq!(other.declared.zone.unwrap().as_str().as_ptr(), held.as_str().as_ptr());
+        }
         prop_assert!(Arc::ptr_eq(&same.declared.profile, &known.declared.profile));
         prop_assert_eq!(&same, &before);
         // One that says something else keeps its own.
