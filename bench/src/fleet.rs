@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rollcall_model::declaration::{Declaration, RawEndpoint};
 use rollcall_model::{
-    Capability, CapabilityName, Declared, Epoch, Owned, Registration, Replaced, Revision, Timestamp, Zone,
+    Capability, CapabilityName, Declared, Details, Epoch, Owned, Registration, Replaced, Revision, Timestamp,
+    Zone,
 };
 
 /// So many instances, ten to an agent, each with an endpoint of its own, a zone, a version, two entries of metadata and
@@ -34,18 +35,9 @@ pub fn registration(n: usize, capabilities: usize) -> Registration {
         ..Declaration::default()
     };
     let mut declared = Declared::check(raw, String::new).expect("a declaration");
-    declared.capabilities = vec![Capability {
-        name: CapabilityName::parse(&format!("bench:word_{}:v1", agent % capabilities))
-            .expect("a capability"),
-        description: None,
-        input_types: Vec::new(),
-        output_types: Vec::new(),
-        input_summary: None,
-        output_summary: None,
-        schema_url: None,
-        tags: Vec::new(),
-        internal: false,
-    }];
+    let name =
+        CapabilityName::parse(&format!("bench:word_{}:v1", agent % capabilities)).expect("a capability");
+    declared.capabilities = vec![Capability::new(name, false, Details::default())];
     declared.zone = Some(Zone::parse(["a", "b", "c"][n % 3]).expect("a zone"));
     declared.version = Some("1.4.2".into());
     declared.metadata =

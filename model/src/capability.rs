@@ -1,6 +1,7 @@
 //! Capabilities `domain:action:vN` and the skills of an A2A card.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::code::{Code, Invalid};
@@ -58,11 +59,19 @@ impl CapabilityName {
     }
 }
 
-/// What an agent can do, with what a caller may want to know before it asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an agent can do. Read as its details, too: most have none, and then nothing is held for them.
+#[derive(Clone, Debug)]
 pub struct Capability {
     /// The searchable name.
     pub name: CapabilityName,
+    /// Hidden from the catalogue that AI callers read.
+    pub internal: bool,
+    details: Option<Box<Details>>,
+}
+
+/// What a caller may want to know of a capability before it asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
     /// Free text, at most 1,024 characters.
     pub description: Option<String>,
     /// Types it takes.
@@ -77,9 +86,48 @@ pub struct Capability {
     pub schema_url: Option<String>,
     /// Plain words it is found by.
     pub tags: Vec<String>,
-    /// Hidden from the catalogue that AI callers read.
-    pub internal: bool,
 }
+
+/// Of a capability of which nothing but its name is said.
+static NO_DETAILS: Details = Details {
+    description: None,
+    input_types: Vec::new(),
+    output_types: Vec::new(),
+    input_summary: None,
+    output_summary: None,
+    schema_url: None,
+    tags: Vec::new(),
+};
+
+impl Capability {
+    /// A capability with what is said of it.
+    #[must_use]
+    pub fn new(name: CapabilityName, internal: bool, details: Details) -> Self {
+        let details = (details != NO_DETAILS).then(|| Box::new(details));
+        Self { name, internal, details }
+    }
+}
+
+impl Deref for Capability {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        self.details.as_deref().unwrap_or(&NO_DETAILS)
+    }
+}
+
+impl DerefMut for Capability {
+    fn deref_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
+    }
+}
+
+impl PartialEq for Capability {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.internal == other.internal && **self == **other
+    }
+}
+impl Eq for Capability {}
 
 /// A skill as an A2A card names it; plain words belong here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

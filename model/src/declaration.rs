@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::capability::{Capability, CapabilityName};
+use crate::capability::{Capability, CapabilityName, Details};
 use crate::card::{Card, CardFacts};
 use crate::code::{Code, Invalid};
 use crate::endpoint::{Endpoint, Endpoints};
@@ -324,8 +324,7 @@ fn capabilities(found: &mut Findings, raw: Vec<RawCapability>) -> Vec<Capability
             found.body(here, "the capability stands here twice");
             continue;
         }
-        capabilities.push(Capability {
-            name,
+        let details = Details {
             description: raw.description,
             input_types: raw.input_types,
             output_types: raw.output_types,
@@ -333,8 +332,8 @@ fn capabilities(found: &mut Findings, raw: Vec<RawCapability>) -> Vec<Capability
             output_summary: raw.output_summary,
             schema_url: raw.schema_url,
             tags: raw.tags,
-            internal: raw.internal,
-        });
+        };
+        capabilities.push(Capability::new(name, raw.internal, details));
     }
     capabilities
 }

@@ -55,7 +55,7 @@ mod word;
 pub use admission::{AddressShare, Admission, AdmissionLimits, NotAdmitted, Rate};
 pub use backoff::{Backoff, jittered};
 pub use breaker::{BreakerLimits, RegistryBreaker};
-pub use capability::{Capability, CapabilityName, Skill};
+pub use capability::{Capability, CapabilityName, Details, Skill};
 pub use card::Card;
 pub use change::{Actor, Bookmark, Change, Delta, Removal, RemovalReason};
 pub use code::{Code, Invalid};

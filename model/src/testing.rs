@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub use chance::Chance;
 pub use origin::Origin;
 
-use crate::capability::{Capability, CapabilityName, Skill};
+use crate::capability::{Capability, CapabilityName, Details, Skill};
 use crate::card::Card;
 use crate::change::{Removal, RemovalReason};
 use crate::declaration::Declared;
@@ -116,17 +116,19 @@ pub fn registered(declared: Declared, epoch: Epoch, revision: Revision) -> Regis
 pub fn full_registration() -> Registration {
     let text = |text: &str| Some(text.to_owned());
     let profile = Profile {
-        capabilities: vec![Capability {
-            name: CapabilityName::parse("mail:send:v1").expect("a capability"),
-            description: text("sends «mail»"),
-            input_types: vec!["json".into(), "text".into()],
-            output_types: vec!["json".into()],
-            input_summary: text("who, what"),
-            output_summary: text("the id"),
-            schema_url: text("https://agents.example/schema.json"),
-            tags: vec!["fast".into(), "日本".into()],
-            internal: true,
-        }],
+        capabilities: vec![Capability::new(
+            CapabilityName::parse("mail:send:v1").expect("a capability"),
+            true,
+            Details {
+                description: text("sends «mail»"),
+                input_types: vec!["json".into(), "text".into()],
+                output_types: vec!["json".into()],
+                input_summary: text("who, what"),
+                output_summary: text("the id"),
+                schema_url: text("https://agents.example/schema.json"),
+                tags: vec!["fast".into(), "日本".into()],
+            },
+        )],
         skills: vec![Skill { id: "sum".into(), name: "Sum up".into(), tags: vec!["text".into()] }],
         version: text("2.3.1"),
         weight: 50,
@@ -219,16 +221,18 @@ pub fn any_declared(chance: &mut Chance, id: InstanceId) -> Declared {
     let capabilities = CAPABILITIES.into_iter().filter(|_| chance.one_in(3)).collect::<Vec<_>>();
     let mut some = |text: &str| chance.one_in(2).then(|| text.to_owned());
     let texts = [some("sends «mail»"), some(""), some("text"), some("http://10.0.0.1/schema")];
-    let capabilities = capabilities.into_iter().map(|name| Capability {
-        name: CapabilityName::parse(name).expect("a capability"),
-        description: texts[0].clone(),
-        input_types: tags(chance),
-        output_types: tags(chance),
-        input_summary: texts[1].clone(),
-        output_summary: texts[2].clone(),
-        schema_url: texts[3].clone(),
-        tags: tags(chance),
-        internal: chance.one_in(4),
+    let capabilities = capabilities.into_iter().map(|name| {
+        let name = CapabilityName::parse(name).expect("a capability");
+        let details = Details {
+            description: texts[0].clone(),
+            input_types: tags(chance),
+            output_types: tags(chance),
+            input_summary: texts[1].clone(),
+            output_summary: texts[2].clone(),
+            schema_url: texts[3].clone(),
+            tags: tags(chance),
+        };
+        Capability::new(name, chance.one_in(4), details)
     });
     let capabilities = capabilities.collect();
     let zones = ["a", "b"].map(|text| Zone::parse(text).expect("a zone"));

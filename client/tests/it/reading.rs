@@ -6,8 +6,8 @@ use std::time::Duration;
 use rollcall_client::model::declaration::RawEndpoint;
 use rollcall_client::model::freshness::Heard;
 use rollcall_client::model::{
-    CapabilityName, Declaration, Declared, Epoch, Incarnation, Instant, Owned, Position, Query, Reach,
-    Registration, Replaced, Revision, Snapshot, State, Timestamp, View,
+    Capability, CapabilityName, Declaration, Declared, Details, Epoch, Incarnation, Instant, Owned, Position,
+    Query, Reach, Registration, Replaced, Revision, Snapshot, State, Timestamp, View,
 };
 use rollcall_client::{Called, Outcome, Registry};
 
@@ -21,17 +21,8 @@ fn registration(n: usize) -> Registration {
         ..Declaration::default()
     };
     let mut declared = Declared::check(raw, String::new).unwrap();
-    declared.capabilities = vec![rollcall_client::model::Capability {
-        name: CapabilityName::parse("mail:send:v1").unwrap(),
-        description: None,
-        input_types: Vec::new(),
-        output_types: Vec::new(),
-        input_summary: None,
-        output_summary: None,
-        schema_url: None,
-        tags: Vec::new(),
-        internal: false,
-    }];
+    let sends = CapabilityName::parse("mail:send:v1").unwrap();
+    declared.capabilities = vec![Capability::new(sends, false, Details::default())];
     let owned = Owned::of(&declared);
     let revision = Revision(n as u64 + 1);
     Registration {

@@ -100,7 +100,8 @@ fn i18_every_member_of_a_record_is_in_its_hash() {
         },
         |r| {
             let capability = &mut r.declared.capabilities[0];
-            std::mem::swap(&mut capability.input_summary, &mut capability.output_summary);
+            let details = &mut **capability;
+            std::mem::swap(&mut details.input_summary, &mut details.output_summary);
         },
         |r| r.declared.capabilities[0].tags.reverse(),
         |r| r.declared.skills.clear(),

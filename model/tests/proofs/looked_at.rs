@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rollcall_model::testing::{declared, registered};
 use rollcall_model::{
-    Capability, CapabilityName, Epoch, Kind, Lifecycle, Position, Query, Region, Revision, Snapshot, State,
-    Timestamp, View, Zone,
+    Capability, CapabilityName, Details, Epoch, Kind, Lifecycle, Position, Query, Region, Revision, Snapshot,
+    State, Timestamp, View, Zone,
 };
 
 /// Agents by name; each has so many instances.
@@ -41,17 +41,8 @@ fn region() -> View {
 }
 
 fn capability(kind: u32) -> Capability {
-    Capability {
-        name: CapabilityName::parse(&format!("work:kind_{kind}:v1")).unwrap(),
-        description: None,
-        input_types: Vec::new(),
-        output_types: Vec::new(),
-        input_summary: None,
-        output_summary: None,
-        schema_url: None,
-        tags: vec![format!("tag-{kind}")],
-        internal: false,
-    }
+    let name = CapabilityName::parse(&format!("work:kind_{kind}:v1")).unwrap();
+    Capability::new(name, false, Details { tags: vec![format!("tag-{kind}")], ..Details::default() })
 }
 
 fn query(text: &str) -> Query {

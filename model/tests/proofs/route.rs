@@ -9,8 +9,8 @@ use rollcall_model::resolve::{Candidate, is_callable};
 use rollcall_model::route::{For, Policy, unmeasured};
 use rollcall_model::testing::{Chance, any_declared, any_owned, ids, registered, registration};
 use rollcall_model::{
-    Capability, CapabilityName, Epoch, Lifecycle, Load, Region, Registration, Revision, Route, Skill, Wish,
-    Zone,
+    Capability, CapabilityName, Details, Epoch, Lifecycle, Load, Region, Registration, Revision, Route,
+    Skill, Wish, Zone,
 };
 
 use crate::cases;
@@ -191,13 +191,8 @@ fn where_nothing_was_measured_latency_is_the_order_by_zone() {
 
 fn able(name: &str, capabilities: &[&str]) -> Registration {
     let mut one = one(name);
-    let plain = rollcall_model::testing::full_registration().declared.capabilities.remove(0);
-    let capability = |name: &&str| Capability {
-        name: CapabilityName::parse(name).unwrap(),
-        tags: Vec::new(),
-        internal: false,
-        ..plain.clone()
-    };
+    let capability =
+        |name: &&str| Capability::new(CapabilityName::parse(name).unwrap(), false, Details::default());
     one.declared.capabilities = capabilities.iter().map(capability).collect();
     one
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rollcall_model::{
-    Capability, CapabilityName, Card, Declared, Endpoint, Epoch, InstanceId, Kind, Lifecycle, Load, Owned,
-    Profile, Registration, Replaced, Revision, Scope, Skill, Timestamp, Zone,
+    Capability, CapabilityName, Card, Declared, Details, Endpoint, Epoch, InstanceId, Kind, Lifecycle, Load,
+    Owned, Profile, Registration, Replaced, Revision, Scope, Skill, Timestamp, Zone,
 };
 
 use crate::{Unreadable, v1};
@@ -183,9 +183,9 @@ fn capability(c: &Capability) -> v1::Capability {
 }
 
 fn capability_from(wire: v1::Capability) -> Result<Capability, Unreadable> {
-    Ok(Capability {
-        name: CapabilityName::parse(&wire.name)
-            .map_err(|finding| Unreadable::new("capability.name", finding.detail))?,
+    let name = CapabilityName::parse(&wire.name)
+        .map_err(|finding| Unreadable::new("capability.name", finding.detail))?;
+    let details = Details {
         description: wire.description,
         input_types: wire.input_types,
         output_types: wire.output_types,
@@ -193,8 +193,8 @@ fn capability_from(wire: v1::Capability) -> Result<Capability, Unreadable> {
         output_summary: wire.output_summary,
         schema_url: wire.schema_url,
         tags: wire.tags,
-        internal: wire.internal,
-    })
+    };
+    Ok(Capability::new(name, wire.internal, details))
 }
 
 /// To the wire.
