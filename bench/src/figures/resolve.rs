@@ -77,14 +77,18 @@ fn resolve(registry: &Registry, reach: &Reach, query: &Query) -> bool {
         .is_some_and(|candidate| candidate.registration.owned.lifecycle == Lifecycle::Healthy)
 }
 
+/// Look-ups a second of two threads together, to those of one.
+fn scaling(queries: &[Query], look: impl Fn(&Query) -> bool + Sync) -> f64 {
+    rate(queries, 2, &look) / rate(queries, 1, &look)
+}
+
 /// Look-ups a second of so many threads together.
-fn rate(registry: &Registry, queries: &[Query], threads: usize) -> f64 {
+fn rate(queries: &[Query], threads: usize, look: &(impl Fn(&Query) -> bool + Sync)) -> f64 {
     let barrier = Barrier::new(threads);
     let took: Vec<f64> = std::thread::scope(|scope| {
         let work = || {
-            let reach = Reach::default();
             barrier.wait();
-            time(queries, SHARED_LOOKUPS, |query| resolve(registry, &reach, query))
+            time(queries, SHARED_LOOKUPS, look)
         };
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         handles.into_iter().map(|handle| handle.join().expect("a thread")).collect()
@@ -100,7 +104,8 @@ fn figures(many: usize, words: usize, goal: f64) {
         ..Query::default()
     };
     let queries: Vec<Query> = (0..words).map(query).collect();
-    let (mut ours, mut theirs, mut scale) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut scale, mut scale_of_bare) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let a = time(&queries, LOOKUPS, |query| black_box(bare.first(query)).is_some());
         let b = time(&queries, LOOKUPS, |query| resolve(&registry, &reach, query));
@@ -110,7 +115,8 @@ fn figures(many: usize, words: usize, goal: f64) {
         }
     }
     for _ in 0..PAIRS {
-        scale.push(rate(&registry, &queries, 2) / rate(&registry, &queries, 1));
+        scale.push(scaling(&queries, |query| resolve(&registry, &reach, query)));
+        scale_of_bare.push(scaling(&queries, |query| black_box(bare.first(query)).is_some()));
     }
     let ratio: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
     println!("{many} instances, {words} capabilities; load {}", load());
@@ -118,6 +124,7 @@ fn figures(many: usize, words: usize, goal: f64) {
     println!("  bare look-up, ns         {}", spread(&theirs, 1));
     println!("  resolve to bare          {}  (goal 2.0)", spread(&ratio, 2));
     println!("  two threads to one       {}  (goal 1.8)", spread(&scale, 2));
+    println!("  the same, bare look-up   {}", spread(&scale_of_bare, 2));
 }
 
 pub(super) fn run() {
