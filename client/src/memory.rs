@@ -46,7 +46,7 @@ impl MemoryRegistry {
         let incarnation =
             Incarnation::new(1, "memory").map_err(|finding| StartError::Declaration(vec![finding]))?;
         let empty = Snapshot::of(region.clone(), Position::new(incarnation, Revision(1)), State::default());
-        let mut view = View::new(region);
+        let mut view = View::new(region).without_history();
         let heard = Heard { at: Instant::default(), age: Duration::ZERO };
         view.install(empty, Some(heard), "started", Timestamp(0));
         let readers = Registry::offline(vec![view.clone()]);

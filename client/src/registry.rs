@@ -74,7 +74,7 @@ impl Registry {
         let mut views = Vec::new();
         let mut copies = Vec::new();
         for region in regions {
-            let mut view = View::new(region);
+            let mut view = View::new(region).without_history();
             let mut copy = options.directory.as_ref().map(|directory| Copies::new(directory, view.region()));
             if let Some(copy) = &mut copy {
                 copy.load(&mut view, &clock).await;

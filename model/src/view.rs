@@ -82,6 +82,8 @@ pub struct View {
     resyncs: u64,
     /// States are indexed by facets too.
     by_facets: bool,
+    /// Recent deltas are kept.
+    keeps_history: bool,
 }
 
 impl View {
@@ -95,7 +97,16 @@ impl View {
             last_resync: None,
             resyncs: 0,
             by_facets: false,
+            keeps_history: true,
         }
+    }
+
+    /// The same for a holder that nobody follows: its history stays empty. A full one holds tens of megabytes, most of
+    /// them registrations that are gone from the state.
+    #[must_use]
+    pub const fn without_history(mut self) -> Self {
+        self.keeps_history = false;
+        self
     }
 
     /// The same for a holder that answers every kind of question: see [`State::find_by_facets`]. It costs memory and
@@ -227,6 +238,12 @@ impl View {
             }
             before.push(was);
         }
+        if !self.keeps_history {
+            loaded.history = History::starting_at(delta.to.clone());
+            loaded.position = delta.to.clone();
+            loaded.changed = delta.to.clone();
+            return Outcome::Applied;
+        }
         // A delta that overlaps is cut to what is new, so that the history has no change twice.
         let own = if fresh.len() == delta.changes.len() && delta.from == loaded.changed {
             Arc::clone(delta)
@@ -322,6 +339,9 @@ impl View {
     /// little behind that one go on by deltas. False, and nothing of it is kept, when it does not lead to this state:
     /// its steps do not follow each other up to the position, or say something else of a registration than the state.
     pub fn recall(&mut self, steps: Vec<Step>) -> bool {
+        if !self.keeps_history {
+            return false;
+        }
         let Some(loaded) = self.loaded.as_mut() else { return false };
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let is_before = |one: &Position, other: &Position| {

@@ -73,6 +73,11 @@ pub struct Publisher<L> {
     is_publishing: bool,
 }
 
+/// A view to write snapshots from. Who follows the region follows the log.
+fn unfollowed(region: &Region) -> View {
+    View::new(region.clone()).without_history()
+}
+
 /// Why a session ended; the next one begins after a wait.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
@@ -100,7 +105,7 @@ impl<L: FeedLog> Publisher<L> {
         figures: Figures,
     ) -> (Self, watch::Receiver<Status>) {
         let (status, shown) = watch::channel(Status::default());
-        let view = View::new(region.clone());
+        let view = unfollowed(&region);
         let owed = Owed { due: None, snapshot_at: clock.now() };
         let (jump, known) = (None, None);
         let is_publishing = false;
@@ -162,12 +167,12 @@ impl<L: FeedLog> Publisher<L> {
                 Ended::Restart(reason) => {
                     // What was published no longer follows from what the cell has: only a snapshot ends the doubt of
                     // those who follow.
-                    self.view = View::new(self.region.clone());
+                    self.view = unfollowed(&self.region);
                     self.jump = Some(reason);
                 }
                 Ended::Source(SourceError::TooLarge) => {
                     // Only a snapshot brings it, and the chain cannot go through it.
-                    self.view = View::new(self.region.clone());
+                    self.view = unfollowed(&self.region);
                     self.jump = Some("too_large");
                 }
                 Ended::Log(_) | Ended::Source(_) | Ended::Left => {}

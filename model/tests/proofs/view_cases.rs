@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rollcall_model::testing::{Origin, id, position, region, registration, removal};
 use rollcall_model::{
-    Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, Snapshot, StateDigest,
-    Timestamp, View,
+    Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, Snapshot, State,
+    StateDigest, Timestamp, View,
 };
 
 const WALL: Timestamp = Timestamp(0);
@@ -155,4 +155,25 @@ fn i21_a_state_whose_age_nobody_knows_is_not_made_older_by_the_next_holder() {
     known.mark(&Bookmark { age: Some(Duration::from_secs(2)), ..told.clone() }, second(10));
     assert_eq!(known.mark(&told, second(12)), Outcome::Applied);
     assert_eq!(known.age(second(12)), Some(Duration::from_secs(4)));
+}
+
+#[test]
+fn a_view_that_nobody_follows_lets_go_of_what_is_replaced() {
+    let follow = |mut view: View| {
+        let first = Arc::new(registration("a/b/c", 1, 1));
+        let was = Arc::downgrade(&first);
+        let mut state = State::default();
+        state.put(first);
+        view.install(Snapshot::of(region(), position(1, 1), state), None, "test", WALL);
+        let changes = vec![Change::Put(Arc::new(registration("a/b/c", 1, 2)))];
+        let delta = Delta { region: region(), from: position(1, 1), to: position(1, 2), changes };
+        assert_eq!(view.apply(&Arc::new(delta)), Outcome::Applied);
+        (view, was)
+    };
+    let (followed, was) = follow(View::new(region()));
+    assert!(was.upgrade().is_some(), "a watcher behind it is told what went");
+    let (view, was) = follow(View::new(region()).without_history());
+    assert!(was.upgrade().is_none());
+    assert!(view.history().is_some_and(|history| history.since(&position(1, 1)).is_none()));
+    assert_eq!(view.bookmark(Instant::default()), followed.bookmark(Instant::default()));
 }
