@@ -58,19 +58,9 @@ pub(super) async fn run() {
     let (mut cell, mut etcd) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         cell.push(cell_loses(&region, round).await);
+        tell(round, "cell", cell.last());
         etcd.push(etcd_loses(&region, round).await);
-        for (name, of) in [("cell", &cell), ("etcd", &etcd)] {
-            let of = of.last().expect("one a round");
-            println!(
-                "round {round}: {name} {:.0} removals/s, none early; last one gone {:.1} s after the last lapse (lapses {:.1} s apart); CPU s: cell {:.1}, etcd {:.1}; load {}",
-                of.rate,
-                of.late,
-                of.apart,
-                of.cpu.0,
-                of.cpu.1,
-                load()
-            );
-        }
+        tell(round, "etcd", etcd.last());
     }
     let rates = |of: &[Lost]| of.iter().map(|one| one.rate).collect::<Vec<_>>();
     let ratio: Vec<f64> = cell.iter().zip(&etcd).map(|(cell, etcd)| cell.rate / etcd.rate).collect();
@@ -81,6 +71,19 @@ pub(super) async fn run() {
     println!(
         "  cell, last lapse → no reader sees one, s {}",
         spread(&cell.iter().map(|one| one.late).collect::<Vec<_>>(), 1)
+    );
+}
+
+fn tell(round: usize, name: &str, of: Option<&Lost>) {
+    let of = of.expect("one a round");
+    println!(
+        "round {round}: {name} {:.0} removals/s, none early; last one gone {:.1} s after the last lapse (lapses {:.1} s apart); CPU s: cell {:.1}, etcd {:.1}; load {}",
+        of.rate,
+        of.late,
+        of.apart,
+        of.cpu.0,
+        of.cpu.1,
+        load()
     );
 }
 
