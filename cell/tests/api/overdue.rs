@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 
 use super::cell::{Cell, eventually};
 use super::events::Events;
+use super::moody::{Mood, Moody};
 
 async fn overdue(cell: &Cell, path: &str) -> Vec<String> {
     let agents = cell.get(path).await.json();
@@ -49,4 +50,31 @@ async fn an_overdue_mark_reaches_watchers_and_other_regions_and_goes_with_a_rene
     .await;
     let agent = us.get("/v1/agents/ops/mail/0").await.json();
     assert_eq!((&agent["epoch"], &agent["lifecycle"]), (&json!(epochs[0]), &json!("healthy")));
+}
+
+/// A watcher keeps what it was told until something takes it back, and an order must follow from what is shown.
+#[tokio::test]
+async fn what_only_the_keeper_knows_is_told_to_who_asks_now_and_to_no_stream_or_order() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    let body = |n| json!({"id": format!("ops/mail/{n}"), "endpoints": [{"url": "http://127.0.0.1:9/"}], "lease_seconds": 5});
+    let epoch = cell.register(&body(1)).await;
+    cell.register(&body(2)).await;
+    // No mark is written while there is no space for one.
+    store.becomes(Mood::Full);
+    eventually("both are overdue", || async {
+        (overdue(&cell, "/v1/agents").await.len() == 2).then_some(())
+    })
+    .await;
+    let snapshot = Events::of(cell.open("/v1/watch", &[]).await).until("snapshot_end").await;
+    let puts: Vec<_> =
+        snapshot.iter().filter(|event| event.name == "put").map(|put| &put.data["overdue"]).collect();
+    assert_eq!(puts, [&json!(false); 2]);
+    let path = "/v1/registrations/ops/mail/1/lease";
+    assert_eq!(cell.fenced("PUT", path, &epoch, &Value::Null).await.status, 200);
+    assert_eq!(overdue(&cell, "/v1/agents").await, ["ops/mail/2"], "the keeper knows");
+    let resolved = cell.get("/v1/resolve").await.json();
+    let candidates = resolved["candidates"].as_array().unwrap();
+    assert!(candidates.len() == 2 && candidates.iter().all(|one| one["overdue"] == false), "{resolved}");
 }

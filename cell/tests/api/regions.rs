@@ -141,6 +141,27 @@ async fn a_watch_of_all_regions_goes_on_in_each_where_it_was() {
     assert_eq!(news, ["ops/mail/2", "ops/mail/3"]);
 }
 
+/// A region that is taken out of a cell is no reason for its browsers to lose the others.
+#[tokio::test]
+async fn i38_a_watch_of_all_regions_goes_on_after_one_was_taken_out_which_counts_no_longer() {
+    let us = Cell::start().await;
+    us.register_plain("ops/mail/1").await;
+    let mut events = Events::of(us.open("/v1/watch?region=all", &[]).await);
+    let id = events.until("snapshot_end").await.pop().unwrap().id.unwrap();
+    drop(events);
+    us.register_plain("ops/mail/2").await;
+    let id = format!("{id},eu-west@1-abc:5");
+    let mut events = Events::of(us.open("/v1/watch?region=all", &[("last-event-id", &id)]).await);
+    let gone = events.next_news().await;
+    assert_eq!(
+        (gone.name.as_str(), &gone.data),
+        ("resync", &json!({"region": "eu-west", "reason": "not_served"}))
+    );
+    let news = events.next_news().await;
+    assert_eq!(news.data["changes"][0]["put"]["id"], "ops/mail/2");
+    assert!(!news.id.unwrap().contains("eu-west"), "the next id is of what is served");
+}
+
 #[tokio::test]
 async fn a_watch_of_a_view_that_was_never_loaded_opens_and_waits() {
     let us = Cell::start().await;

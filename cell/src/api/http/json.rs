@@ -207,6 +207,12 @@ impl Shown<'_> {
     }
 }
 
+/// An agent of a region as its record tells it, wherever the record came to. For whoever keeps what it was shown, or is
+/// shown an order that follows from records: nothing would ever take back what only the keeper knew at that moment.
+pub(super) fn told<'a>(region: &'a Region, registration: &'a Registration, internal: bool) -> Agent<'a> {
+    agent(region, registration, internal, registration.owned.overdue)
+}
+
 /// An agent of a region, as it is shown to one caller.
 pub(super) fn agent<'a>(
     region: &'a Region,

@@ -15,7 +15,7 @@ use rollcall_model::route::{For, unmeasured};
 use rollcall_model::{Code, Freshness, Invalid, Query, Reach, Region, limits};
 use serde::Serialize;
 
-use crate::api::http::json::{self, Agent, RegionJson, Shown};
+use crate::api::http::json::{self, Agent, RegionJson};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::random;
@@ -84,12 +84,11 @@ pub(super) async fn answer(State(api): State<Shared>, mut parameters: Parameters
     };
     route.order(&mut candidates, caller, &mut random::chance);
     candidates.truncate(limit);
-    let shown = Shown { api: &api, internal };
     let resolution = Resolution {
         candidates: candidates
             .iter()
             .map(|candidate| Candidate {
-                agent: shown.agent(candidate.region, candidate.registration),
+                agent: json::told(candidate.region, candidate.registration, internal),
                 age_ms: json::millis(candidate.age),
                 freshness: Freshness::of(Some(candidate.age)).as_str(),
             })

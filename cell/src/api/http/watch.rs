@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,12 +14,12 @@ use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use rollcall_model::{Change, Code, Delta, Event, Invalid, Position, Query, Region, limits};
 use serde::Serialize;
 
 use crate::api::Api;
-use crate::api::http::json::{Agent, PositionJson, Shown, millis};
+use crate::api::http::json::{Agent, PositionJson, millis, told};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::api::watching::{Form, Recent, Said, Watching};
@@ -41,15 +40,17 @@ pub(super) async fn watch(
 ) -> Answer {
     let which = parameters.which();
     let internal = parameters.flag("internal");
-    let since = parameters.one("since", |text| positions(text, &which, &api));
+    // The header is the newer of the two: a browser repeats the address that it was given at first.
+    let is_again = headers.get(LAST_EVENT_ID).is_some_and(|value| !value.is_empty());
+    let since = parameters.one("since", |text| positions(text, &which, &api, is_again));
     let query = Query { internal, ..parameters.query() };
     parameters.close()?;
     let served = api.regions.select(&which)?;
     if api.stopping.is_cancelled() {
         return Err(Refusal::new(Code::Draining, "the process is shutting down"));
     }
-    // The header is the newer of the two: a browser repeats the address it was given at first.
-    let came_to = last_event_id(&headers, &which, &api)?.or(since).unwrap_or_default();
+    let mut came_to = last_event_id(&headers, &which, &api)?.or(since).unwrap_or_default();
+    let gone = told_gone(&mut came_to, &api);
     let all = which == Which::All;
     let from = came_to.clone();
     let watching = Watching::new(
@@ -60,7 +61,7 @@ pub(super) async fn watch(
         api.clock.clone(),
         api.stopping.clone(),
     );
-    let seed = (watching, Told { api, internal, all, came_to });
+    let seed = (watching, Told { internal, all, came_to });
     let text = stream::unfold(seed, |(mut watching, mut told)| async move {
         let text = match watching.next(PATIENCE).await {
             Said::Events(region, recent, events, _turn) => told.text(&region, &recent, events),
@@ -69,6 +70,7 @@ pub(super) async fn watch(
         };
         Some((Ok::<_, Infallible>(text), (watching, told)))
     });
+    let text = stream::iter(gone.map(Ok::<_, Infallible>)).chain(text);
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(text)).into_response())
 }
@@ -76,25 +78,40 @@ pub(super) async fn watch(
 fn last_event_id(headers: &HeaderMap, which: &Which, api: &Api) -> Result<Option<Positions>, Refusal> {
     let Some(value) = headers.get(LAST_EVENT_ID).filter(|value| !value.is_empty()) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
-    positions(text, which, api).map(Some).map_err(|detail| {
+    positions(text, which, api, true).map(Some).map_err(|detail| {
         Refusal::invalid(vec![Invalid::new(Code::InvalidParameter, "Last-Event-ID", detail)])
     })
 }
 
+/// A region that somebody watched here among all, and that was taken out since: what is known of it is told to count no
+/// longer. Refused, a browser would give up on all the others for ever.
+fn told_gone(came_to: &mut Positions, api: &Api) -> Option<Bytes> {
+    let mut text = String::new();
+    came_to.retain(|region, _| {
+        let serves = api.regions.serves(region);
+        if !serves {
+            write(&mut text, "resync", None, &ResyncJson { region: region.as_str(), reason: "not_served" });
+        }
+        serves
+    });
+    (!text.is_empty()).then(|| text.into())
+}
+
 /// Reads `<incarnation>:<revision>`, or `<region>@<position>` joined by commas. A region that is not served here is
-/// refused: a place in it was never given from here, and passed over it would be taken for kept. One that is served and
-/// not asked for is passed over.
-fn positions(text: &str, which: &Which, api: &Api) -> Result<Positions, String> {
+/// refused: a place in it was never given from here, and passed over it would be taken for kept. Only somebody who comes
+/// again to all regions may name one that was taken out. One that is served and not asked for is passed over.
+fn positions(text: &str, which: &Which, api: &Api, is_again: bool) -> Result<Positions, String> {
     let one = match which {
         Which::Own => Some(api.regions.own()),
         Which::Named(region) => Some(region),
         Which::All => None,
     };
     let found = parse_positions(text, one)?;
-    if let Some(region) = found.keys().find(|region| !api.regions.serves(region)) {
-        return Err(format!("this cell does not serve {region}"));
+    let may_be_gone = is_again && one.is_none();
+    match found.keys().find(|region| !api.regions.serves(region)) {
+        Some(region) if !may_be_gone => Err(format!("this cell does not serve {region}")),
+        Some(_) | None => Ok(found),
     }
-    Ok(found)
 }
 
 fn parse_positions(text: &str, one: Option<&Region>) -> Result<Positions, String> {
@@ -161,7 +178,6 @@ struct ResyncJson<'a> {
 
 /// What one watcher was told so far.
 struct Told {
-    api: Arc<Api>,
     internal: bool,
     all: bool,
     came_to: Positions,
@@ -202,9 +218,8 @@ impl Told {
                 write(text, "snapshot_begin", None, &begin);
             }
             Event::Page(records) => {
-                let shown = Shown { api: &self.api, internal: self.internal };
                 for registration in records {
-                    write(text, "put", None, &shown.agent(region, registration));
+                    write(text, "put", None, &told(region, registration, self.internal));
                 }
             }
             Event::SnapshotEnd(_, position) => {
@@ -234,9 +249,8 @@ impl Told {
     }
 
     fn delta<'a>(&'a self, region: &'a Region, delta: &'a Delta) -> DeltaJson<'a> {
-        let shown = Shown { api: &self.api, internal: self.internal };
         let change = |change: &'a Change| match change {
-            Change::Put(registration) => ChangeJson::Put(Box::new(shown.agent(region, registration))),
+            Change::Put(registration) => ChangeJson::Put(Box::new(told(region, registration, self.internal))),
             Change::Remove(removal) => ChangeJson::Remove {
                 id: removal.id.as_str(),
                 epoch: removal.epoch.to_string(),
