@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Longest wait for anything that comes by itself.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 /// Long enough never to come in a test.
 const NEVER: Duration = Duration::from_secs(3_600);
 /// Short enough to come at once; what must not be cut by it is busy, not fast.

@@ -24,7 +24,7 @@ use rollcall_model::Revision;
 use super::{Committed, Compare, Effect, Entry, Follow, Group, Happened, Op, Store, Verdict, Write};
 
 /// How long anything may take that a busy machine does at once; a lease that lapses is the longest of it.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Makes a test of each fact. `$shared` and `$alone` are async functions that give something with a field `store`;
 /// with `$alone` no other fact runs on the same store.

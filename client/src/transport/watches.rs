@@ -15,6 +15,7 @@ use crate::transport::turns::Turns;
 /// Ping of a connection with an open watch, and the wait for its answer: a connection whose other end fell silent is
 /// noticed within ten seconds (fault F23 allows fifteen).
 const PING: Duration = Duration::from_secs(5);
+const _: () = assert!(2 * PING.as_secs() < 15, "F23");
 /// Longest wait for a watch to open; what it then sends may take as long as it likes.
 const OPEN_MAX: Duration = Duration::from_secs(5);
 /// Largest message: a page is under 1 MiB; a delta never splits a revision, and one commit of the store is 1 MiB of

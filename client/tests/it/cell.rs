@@ -25,7 +25,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 /// Longest that any test waits for a named condition.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// The beat it asks for unless told otherwise: short, so that tests are.
 const BEAT: Duration = Duration::from_millis(200);
 

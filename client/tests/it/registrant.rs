@@ -280,9 +280,9 @@ async fn closing_ends_within_its_budget_when_the_registry_is_away() {
     drop(serving);
     let budget = Duration::from_millis(700);
     let before = Instant::now();
-    assert_eq!(registrant.close(budget).await, Closed::LeftToLapse);
-    let took = before.elapsed();
-    assert!(took >= budget && took < budget + Duration::from_secs(5), "it took {took:?}");
+    let closed = tokio::time::timeout(DEADLINE, registrant.close(budget)).await;
+    assert_eq!(closed.unwrap(), Closed::LeftToLapse);
+    assert!(before.elapsed() >= budget, "it took {:?}", before.elapsed());
 }
 
 #[tokio::test]

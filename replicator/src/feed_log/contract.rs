@@ -18,7 +18,7 @@ use super::{Appender, BODY_BYTES_MAX, FeedLog, Follow, LogError, Outgoing, Recor
 use crate::testing::Origin;
 
 /// How long anything may take that a busy machine does at once.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A log to be judged.
 pub trait Bench: Send + Sync {
@@ -249,11 +249,11 @@ pub async fn i21_a_record_never_looks_younger_than_it_is(bench: &impl Bench) {
     let mut late = bench.log().follow(&topic, 0).await.unwrap();
     // Time must pass for a record to be old; nothing else is waited for.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let lain = appended.elapsed();
     let old = next(&mut late).await;
-    assert!(
-        old.lain_at_most.is_none_or(|bound| bound >= appended.elapsed() - Duration::from_millis(50)),
-        "{old:?}"
-    );
+    // Kafka's times are whole milliseconds of another clock.
+    let is_true = |bound| bound >= lain - Duration::from_millis(50);
+    assert!(old.lain_at_most.is_none_or(is_true), "{lain:?}, {old:?}");
     let before = tokio::time::Instant::now();
     append(bench.log(), &topic, plain("new")).await;
     let new = next(&mut late).await;

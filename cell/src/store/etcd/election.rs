@@ -234,3 +234,20 @@ async fn renew_once(members: &Members, lease: i64) -> Renewal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
+        // Whoever listens there, it is no etcd.
+        let members = Members::new(&["http://127.0.0.1:9".to_owned()]);
+        let granted = Instant::now();
+        let hold = Hold::until(granted + HOLDS);
+        let why = renew(&members, 1, granted, &hold).await;
+        assert_eq!((why, granted.elapsed()), ("no renewal in time", HOLDS));
+        assert!(!hold.lasts());
+        assert!(HOLDS < TTL, "etcd lets it lapse later than that, by its own clock");
+    }
+}
