@@ -59,6 +59,32 @@ async fn a_file_keeps_data_revision_and_history() {
 }
 
 #[tokio::test]
+async fn an_empty_file_is_no_store_and_stays_as_it_is() {
+    let (_folder, path) = folder();
+    drop(Embedded::open(&path).unwrap());
+    std::fs::write(&path, "").unwrap();
+    let Err(StoreError::Unavailable(why)) = Embedded::open(&path) else { panic!("it was taken for a store") };
+    assert!(why.contains("it is empty") && why.contains("backup"), "{why}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_crash_while_a_store_was_made_leaves_none_and_the_next_start_makes_it() {
+    for left in [&b""[..], b"redb", &[7; 100_000]] {
+        let (_folder, path) = folder();
+        let half = path.with_extension("redb.new");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(&half, left).unwrap();
+        let store = Embedded::open(&path).unwrap();
+        commit(&store, vec![put("a", "1")]).await;
+        drop(store);
+        let store = Embedded::open(&path).unwrap();
+        assert!(store.get("a", None).await.unwrap().0.is_some());
+        assert!(!half.exists());
+    }
+}
+
+#[tokio::test]
 async fn a_compaction_stands_after_the_file_is_opened_again() {
     let (_folder, path) = folder();
     let store = Embedded::open(&path).unwrap();

@@ -5,12 +5,13 @@
 //!
 //! Never here: what the tables mean.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use super::failure::{self, Failure};
 use super::tables::{FIRST, HEAD, HISTORY, LAYOUT, LAYOUT_NOW, NUMBERS, VERSIONS, number};
@@ -46,11 +47,13 @@ impl Medium {
             std::fs::create_dir_all(folder)
                 .map_err(|error| StoreError::Unavailable(format!("{}: {error}", folder.display())))?;
         }
+        make_where_there_is_none(path)?;
         let owned = path.to_owned();
+        // What is opened again may never become an empty store because its file has gone.
         let open = move || {
             Builder::new()
                 .set_cache_size(FILE_CACHE_BYTES)
-                .create(&owned)
+                .open(&owned)
                 .map_err(|error| failure::opening(&owned, error))
         };
         let database = open()?;
@@ -121,6 +124,43 @@ impl Medium {
     }
 }
 
+/// Makes an empty store, unless there is a file. It takes its name when it is whole on disk: a crash on the way leaves
+/// no store, and never an empty file, which could as well be what became of a full one.
+fn make_where_there_is_none(path: &Path) -> Result<(), StoreError> {
+    let unusable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            return Err(StoreError::Unavailable(format!(
+                "{}: it is empty, which no store ever is: put a backup in its place, or remove it to begin with nothing",
+                path.display()
+            )));
+        }
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(unusable(error)),
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let create = || Builder::new().create(&new);
+    let database = match create() {
+        Err(DatabaseError::DatabaseAlreadyOpen) => Err(DatabaseError::DatabaseAlreadyOpen),
+        // Half of one that a crash has left.
+        Err(_) if std::fs::remove_file(&new).is_ok() => create(),
+        created => created,
+    };
+    // Held until the end: nobody else makes one meanwhile.
+    let database = database.map_err(|error| failure::opening(path, error))?;
+    prepare(&database).map_err(|Failure(error)| error)?;
+    // Somebody may have been done just before.
+    if path.try_exists().map_err(unusable)? {
+        return std::fs::remove_file(&new).map_err(unusable);
+    }
+    std::fs::rename(&new, path).map_err(unusable)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(unusable)
+}
+
 /// Makes the tables where they are missing, checks the layout and tells the head.
 fn prepare(database: &Database) -> Result<u64, Failure> {
     let transaction = database.begin_write()?;
@@ -151,7 +191,7 @@ fn prepare(database: &Database) -> Result<u64, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Error, ErrorKind};
+    use std::io::Error;
     use std::sync::Arc;
 
     use redb::StorageBackend;
