@@ -15,6 +15,7 @@ mod resolve;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use rollcall_model::Epoch;
 
@@ -45,10 +46,12 @@ Exit codes: 0 done, 1 anything else, 2 wrong call or bad input, 3 not found, 4 r
 #[command(name = "rollcall", version = VERSION, after_help = AFTER)]
 #[command(arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct Args {
-    /// The cell to talk to
-    #[arg(long, global = true, env = "ROLLCALL_URL", hide_env_values = true, default_value = URL)]
-    #[arg(value_name = "URL", help_heading = EVERYWHERE)]
-    pub(crate) url: String,
+    /// The cell to talk to [env: ROLLCALL_URL] [default: http://127.0.0.1:7400]
+    // Neither is clap's to know: it would print --url as required in the usage of every refusal while the variable is
+    // set, and take an empty flag or an empty variable for an address.
+    #[arg(long, global = true, value_name = "URL", help_heading = EVERYWHERE)]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) url: Option<String>,
     /// A table for people, or the cell's JSON as it came
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     #[arg(value_name = "FORM", help_heading = EVERYWHERE)]
@@ -56,6 +59,17 @@ pub(crate) struct Args {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Args {
+    /// The cell to talk to: the flag's, or the environment's, or [`URL`]. A variable that is set to nothing is not set.
+    pub(crate) fn url(&self, environment: &[(String, String)]) -> String {
+        let of_environment = || {
+            let mut set = environment.iter().filter(|(name, url)| name == "ROLLCALL_URL" && !url.is_empty());
+            set.next().map(|(_, url)| url.clone())
+        };
+        self.url.clone().or_else(of_environment).unwrap_or_else(|| URL.to_owned())
+    }
 }
 
 /// The form of results.
@@ -150,7 +164,7 @@ pub(crate) enum Verb {
     /// Asks a cell what is wrong, and says what to do next
     Doctor {
         /// A replicator to ask as well, by its HTTP address; more than one: all of them
-        #[arg(long, value_name = "URL")]
+        #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
         replicator: Vec<String>,
     },
     /// Checks or prints settings

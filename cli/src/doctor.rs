@@ -16,23 +16,27 @@ use serde_json::{Value, json};
 
 use crate::args::Output;
 use crate::exit::Exit;
-use crate::http::{Answer, Call, Cell, Failure};
+use crate::http::{Answer, Call, Cell, Failure, Side};
 use crate::show::{Shown, Told, show};
 use crate::table::table;
 
 use self::check::{Check, Verdict};
 
 pub(crate) async fn doctor(url: &str, output: Output, replicators: &[String]) -> Shown {
-    let (mut checks, mut is_silent) = (Vec::new(), false);
-    let processes = std::iter::once((url, cell::judge as fn(&Asked) -> Vec<Check>))
-        .chain(replicators.iter().map(|url| (url.as_str(), replicator::judge as _)));
-    for (url, judge) in processes {
-        match Asked::of(url).await {
-            Ok(asked) => {
-                is_silent |= asked.answers.as_ref().is_err_and(|failure| failure.exit == Exit::Unavailable);
-                checks.extend(judge(&asked));
-            }
+    let (mut checks, mut is_silent, mut region) = (Vec::new(), false, None);
+    let processes = std::iter::once((Side::CELL, url))
+        .chain(replicators.iter().map(|url| (Side::REPLICATOR, url.as_str())));
+    for (side, url) in processes {
+        let asked = match Asked::of(side, url).await {
+            Ok(asked) => asked,
             Err(failure) => return show(output, Err(failure), |_| Told::default()),
+        };
+        is_silent |= asked.answers.as_ref().is_err_and(|failure| failure.exit == Exit::Unavailable);
+        if side == Side::CELL {
+            region = asked.region_of_a("cell").map(str::to_owned);
+            checks.extend(cell::judge(&asked));
+        } else {
+            checks.extend(replicator::judge(&asked, region.as_deref()));
         }
     }
     shown(output, &checks, is_silent)
@@ -85,10 +89,16 @@ struct Answers {
 
 impl Asked {
     /// Asks one process everything. The error: the address is none.
-    async fn of(url: &str) -> Result<Self, Failure> {
-        let process = Cell::at(url)?;
-        let url = if url.is_empty() { crate::args::URL } else { url }.trim_end_matches('/').to_owned();
-        Ok(Self { url, answers: Answers::of(&process).await })
+    async fn of(side: Side, url: &str) -> Result<Self, Failure> {
+        let process = Cell::of(side, url)?;
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), answers: Answers::of(&process).await })
+    }
+
+    /// The region of what answered, if that has this role.
+    fn region_of_a(&self, role: &str) -> Option<&str> {
+        let version = &self.answers.as_ref().ok()?.version;
+        let member = |name: &str| version.get(name).and_then(Value::as_str);
+        (member("role") == Some(role)).then(|| member("region")).flatten()
     }
 }
 

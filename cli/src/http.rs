@@ -22,9 +22,34 @@ const ANSWER_MOST: Duration = Duration::from_secs(15);
 /// Largest answer that is read: a full page of the largest agents. Past it the other side is no cell.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A cell's HTTP address.
+/// What is expected at an address, and how the caller named that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Side {
+    noun: &'static str,
+    flag: &'static str,
+    /// What to do when nobody is there.
+    next: &'static str,
+}
+
+impl Side {
+    /// A cell.
+    pub(crate) const CELL: Self = Self {
+        noun: "cell",
+        flag: "--url",
+        next: "start one with `rollcall dev`, or name yours with --url or ROLLCALL_URL",
+    };
+    /// A replicator.
+    pub(crate) const REPLICATOR: Self = Self {
+        noun: "replicator",
+        flag: "--replicator",
+        next: "start it with `rollcall replicator`, or name its HTTP address, [listen] http",
+    };
+}
+
+/// A cell's HTTP address, or what doctor asks beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
+    side: Side,
     base: Url,
     client: Client,
 }
@@ -103,7 +128,15 @@ impl Cell {
     /// # Errors
     /// When the address is none.
     pub(crate) fn at(url: &str) -> Result<Self, Failure> {
-        let base = address(url).map_err(|words| Failure { exit: Exit::Usage, body: None, words })?;
+        Self::of(Side::CELL, url)
+    }
+
+    /// What is expected at this address.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub(crate) fn of(side: Side, url: &str) -> Result<Self, Failure> {
+        let base = address(side, url).map_err(|words| Failure { exit: Exit::Usage, body: None, words })?;
         let client = Client::builder()
             .connect_timeout(CONNECT_MOST)
             .redirect(redirect::Policy::none())
@@ -115,7 +148,7 @@ impl Cell {
             body: None,
             words: format!("the HTTP client could not be set up: {error}"),
         };
-        Ok(Self { base, client: client.map_err(failed)? })
+        Ok(Self { side, base, client: client.map_err(failed)? })
     }
 
     /// Makes a call and reads the whole answer.
@@ -185,7 +218,8 @@ impl Cell {
             kind if kind.starts_with("application/grpc") => "in gRPC alone".to_owned(),
             kind => format!("with {kind}"),
         };
-        let words = format!("{} answers {speaks}, which no cell does over HTTP; check --url", self.base);
+        let Side { noun, flag, .. } = self.side;
+        let words = format!("{} answers {speaks}, which no {noun} does over HTTP; check {flag}", self.base);
         Err(Failure { exit: Exit::Failed, body: None, words })
     }
 
@@ -193,7 +227,8 @@ impl Cell {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.away(&error))? {
             if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-                let words = format!("{} answers more than a cell ever does; check --url", self.base);
+                let Side { noun, flag, .. } = self.side;
+                let words = format!("{} answers more than a {noun} ever does; check {flag}", self.base);
                 return Err(Failure { exit: Exit::Failed, body: None, words });
             }
             bytes.extend_from_slice(&chunk);
@@ -201,18 +236,17 @@ impl Cell {
         String::from_utf8(bytes).map_err(|_| Failure {
             exit: Exit::Failed,
             body: None,
-            words: format!("{} answers what is no text; check --url", self.base),
+            words: format!("{} answers what is no text; check {}", self.base, self.side.flag),
         })
     }
 
     fn away(&self, error: &reqwest::Error) -> Failure {
         let happened = if error.is_connect() {
-            format!("no cell answers at {}: {}", self.base, innermost(error))
+            format!("no {} answers at {}: {}", self.side.noun, self.base, innermost(error))
         } else {
             format!("{} broke off: {}", self.base, innermost(error))
         };
-        let words =
-            format!("{happened}; start one with `rollcall dev`, or name yours with --url or ROLLCALL_URL");
+        let words = format!("{happened}; {}", self.side.next);
         Failure { exit: Exit::Unavailable, body: None, words }
     }
 
@@ -223,11 +257,10 @@ impl Cell {
     }
 }
 
-/// Reads a cell's address; none at all is the default one.
-fn address(text: &str) -> Result<Url, String> {
-    let text = if text.is_empty() { crate::args::URL } else { text };
-    let wrong =
-        |why: &str| format!("{text:?} is no address of a cell: {why}; give one as in {}", crate::args::URL);
+/// Reads a process's address.
+fn address(side: Side, text: &str) -> Result<Url, String> {
+    let (noun, example) = (side.noun, crate::args::URL);
+    let wrong = |why: &str| format!("{text:?} is no address of a {noun}: {why}; give one as in {example}");
     let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
     match url.scheme() {
         "http" if url.query().is_some() || url.fragment().is_some() => {
@@ -270,15 +303,10 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_the_default_one() {
-        assert_eq!(address("").unwrap().as_str(), "http://127.0.0.1:7400/");
-    }
-
-    #[test]
     fn the_path_is_escaped_and_goes_on_where_the_address_ends() {
         let call = Call::new(Method::GET, &["v1", "agents", "a b", "x?y"])
             .query([("metadata.k".to_owned(), "1&2".to_owned())]);
-        let url = |base: &str| call.url(&address(base).unwrap()).to_string();
+        let url = |base: &str| call.url(&address(Side::CELL, base).unwrap()).to_string();
         assert_eq!(url("http://h:1"), "http://h:1/v1/agents/a%20b/x%3Fy?metadata.k=1%262");
         assert_eq!(url("http://h:1/in/front/"), "http://h:1/in/front/v1/agents/a%20b/x%3Fy?metadata.k=1%262");
     }

@@ -71,8 +71,9 @@ fn perform(args: Args, environment: &[(String, String)]) -> Exit {
     }
 }
 
-async fn verb(Args { url, output, verb }: Args, environment: &[(String, String)]) -> Exit {
-    let url = url.as_str();
+async fn verb(args: Args, environment: &[(String, String)]) -> Exit {
+    let url = args.url(environment);
+    let (url, Args { output, verb, .. }) = (url.as_str(), args);
     let shown = match verb {
         Verb::Dev(args) => return Box::pin(dev::dev(args, environment)).await,
         Verb::Cell { config } => return Box::pin(roles::cell::run(&config, environment)).await,

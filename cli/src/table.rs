@@ -2,7 +2,8 @@
 //!
 //! Promises: written to a file or a pipe a row stays one line, whatever is in it; on a terminal that is too narrow the
 //! widest columns go on below themselves, instead of breaking all rows apart, and where even that would not leave enough
-//! to read, each row becomes a block of lines. It never shortens a value and never colours one.
+//! to read, columns without any value are left out, or each row becomes a block of lines. It never shortens a value and
+//! never colours one.
 
 use std::io::{self, IsTerminal as _};
 
@@ -16,6 +17,8 @@ const NONE: &str = "-";
 const GAP: u16 = 2;
 /// What a column needs at least to be read, its gap included.
 const COLUMN_LEAST: u16 = 12;
+/// The heading of values that are copied into another call: in two pieces they are of no use.
+const WHOLE: &str = "POSITION";
 
 /// A table with these headings.
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
@@ -23,20 +26,40 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 fn table_within(columns: Option<u16>, headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    if columns.is_some_and(|columns| least(headings, &rows) > usize::from(columns)) {
-        let block = |row: Vec<String>| facts_within(columns, headings.iter().copied().zip(row).collect());
-        return rows.into_iter().map(block).collect::<Vec<_>>().join("\n\n");
+    let is_too_wide = |headings: &[&str], rows: &[Vec<String>]| {
+        columns.is_some_and(|columns| least(headings, rows) > usize::from(columns))
+    };
+    if !is_too_wide(headings, &rows) {
+        return rows_within(columns, headings, rows);
     }
+    let (fewer, values) = with_values(headings, &rows);
+    if !rows.is_empty() && !is_too_wide(&fewer, &values) {
+        return rows_within(columns, &fewer, values);
+    }
+    let block = |row: Vec<String>| facts_within(columns, headings.iter().copied().zip(row).collect());
+    rows.into_iter().map(block).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The columns in which any row has a value.
+fn with_values<'h>(headings: &[&'h str], rows: &[Vec<String>]) -> (Vec<&'h str>, Vec<Vec<String>>) {
+    let has_value = |at: usize| rows.iter().any(|row| row.get(at).is_some_and(|cell| cell != NONE));
+    let kept: Vec<usize> = (0..headings.len()).filter(|at| *at == 0 || has_value(*at)).collect();
+    let of = |row: &Vec<String>| kept.iter().filter_map(|at| row.get(*at).cloned()).collect();
+    (kept.iter().filter_map(|at| headings.get(*at).copied()).collect(), rows.iter().map(of).collect())
+}
+
+fn rows_within(columns: Option<u16>, headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.to_vec());
     for row in rows {
         table.add_row(row.into_iter().map(|cell| one_line(&cell)).collect::<Vec<_>>());
     }
-    laid_out(table, columns)
+    let first = headings.iter().position(|heading| *heading == WHOLE);
+    laid_out(table, columns, first)
 }
 
-/// What a table needs at least to be read: the first column, which says what a row is about, whole, and of each other as
-/// much as [`COLUMN_LEAST`].
+/// What a table needs at least to be read: the first column, which says what a row is about, and [`WHOLE`] ones whole,
+/// and of each other as much as [`COLUMN_LEAST`].
 fn least(headings: &[&str], rows: &[Vec<String>]) -> usize {
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
@@ -46,7 +69,10 @@ fn least(headings: &[&str], rows: &[Vec<String>]) -> usize {
     (0..headings.len())
         .map(|at| width(at) + gap)
         .enumerate()
-        .map(|(at, whole)| if at == 0 { whole } else { whole.min(COLUMN_LEAST.into()) })
+        .map(|(at, whole)| {
+            let is_whole = at == 0 || headings.get(at) == Some(&WHOLE);
+            if is_whole { whole } else { whole.min(COLUMN_LEAST.into()) }
+        })
         .sum::<usize>()
         .saturating_sub(gap)
 }
@@ -62,7 +88,7 @@ fn facts_within(columns: Option<u16>, rows: Vec<(&str, String)>) -> String {
     for (name, value) in rows {
         table.add_row(vec![name.to_owned(), one_line(&value)]);
     }
-    laid_out(table, columns)
+    laid_out(table, columns, None)
 }
 
 /// A number with what it counts.
@@ -70,23 +96,25 @@ pub(crate) fn counted(number: &str, one: &str) -> String {
     format!("{number} {one}{}", if number == "1" { "" } else { "s" })
 }
 
-fn laid_out(mut table: Table, columns: Option<u16>) -> String {
+fn laid_out(mut table: Table, columns: Option<u16>, whole: Option<usize>) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));
     }
     if let Some(columns) = columns {
+        // The gap behind the last column is cut off.
+        let columns = columns.saturating_add(GAP);
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
-        keep_whole(&mut table, columns);
+        keep_whole(&mut table, columns, whole);
     }
     table.trim_fmt()
 }
 
-/// Keeps columns whole as long as the others have something left: the first, which says what a row is about, then the
-/// narrow ones, so that what goes on below itself are lists and addresses.
-fn keep_whole(table: &mut Table, columns: u16) {
+/// Keeps columns whole as long as the others have something left: the first, which says what a row is about, then the one
+/// that is named, then the narrow ones, so that what goes on below itself are lists and addresses.
+fn keep_whole(table: &mut Table, columns: u16, named: Option<usize>) {
     let widths = table.column_max_content_widths();
     let mut order: Vec<usize> = (0..widths.len()).collect();
-    order.sort_by_key(|at| (*at != 0, widths.get(*at).copied()));
+    order.sort_by_key(|at| (*at != 0, Some(*at) != named, widths.get(*at).copied()));
     let whole = |at: usize| widths.get(at).copied().unwrap_or_default().saturating_add(GAP);
     // What all of them need together, if none is kept.
     let mut need: u16 = order.iter().map(|at| whole(*at).min(COLUMN_LEAST)).fold(0, u16::saturating_add);
@@ -214,6 +242,27 @@ mod tests {
         let (x, y) = ("x".repeat(30), "y".repeat(30));
         let block = |zone: &str| format!("ID        {id}\nZONE      {zone}\nENDPOINT  {x}\nLIST      {y}");
         assert_eq!(text, format!("{}\n\n{}", block("a"), block("b")));
+    }
+
+    #[test]
+    fn a_position_is_whole_on_every_terminal_that_has_room_for_it() {
+        let at = |region: &str, resync: &str| {
+            let position = format!("1-{}:123456", "0f".repeat(16));
+            [region, "view", "current", "0.3 s", &position, "1200", resync].map(str::to_owned).to_vec()
+        };
+        let headings = ["REGION", "ROLE", "STATE", "AGE", "POSITION", "COUNT", "LAST RESYNC"];
+        for resync in ["-", "gap at 2026-11-30T18:20:20.123Z"] {
+            for columns in [40, 60, 80, 100, 120] {
+                let rows = vec![at("us-east", "-"), at("ap-south", resync)];
+                let text = table_within(Some(columns), &headings, rows);
+                let whole = text.matches(&format!("1-{}:123456", "0f".repeat(16))).count();
+                // Where not even a block has the room, nothing can be done.
+                assert!(whole == 2 || columns == 40, "{columns}: {text}");
+                assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)), "{text}");
+            }
+        }
+        let text = table_within(Some(80), &headings, vec![at("us-east", "-"), at("ap-south", "-")]);
+        assert_eq!(text.lines().count(), 3, "a column of nothing is what goes first: {text}");
     }
 
     #[test]

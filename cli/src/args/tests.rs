@@ -21,9 +21,27 @@ fn url_and_output_stand_before_or_after_the_verb() {
         "regions --output json --url=http://h:1",
     ] {
         let args = parse(line).unwrap();
-        assert_eq!((args.url.as_str(), args.output), ("http://h:1", Output::Json), "{line}");
+        assert_eq!((args.url(&[]).as_str(), args.output), ("http://h:1", Output::Json), "{line}");
     }
     assert_eq!(parse("regions").unwrap().output, Output::Table);
+}
+
+#[test]
+fn the_cell_is_the_flags_or_the_environments_or_the_default_one() {
+    let url = |line: &str, variable: &str| {
+        parse(line).unwrap().url(&[("ROLLCALL_URL".to_owned(), variable.to_owned())])
+    };
+    assert_eq!(url("regions --url http://h:1", "http://e:1"), "http://h:1");
+    assert_eq!(url("regions", "http://e:1"), "http://e:1");
+    assert_eq!(url("regions", ""), URL);
+    assert_eq!(parse("regions").unwrap().url(&[]), URL);
+    // As by a script whose variable is not set: the next best cell would be the wrong one.
+    for line in [&["regions", "--url", ""][..], &["--url=", "regions"], &["doctor", "--replicator", ""]] {
+        let refused = Args::try_parse_from(std::iter::once(&"rollcall").chain(line)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidValue, "{line:?}: {refused}");
+    }
+    let help = Args::command().render_help().to_string();
+    assert!(help.contains("[env: ROLLCALL_URL]") && help.contains(&format!("[default: {URL}]")), "{help}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use super::Asked;
 use super::check::{Check, build, said};
 use crate::table::{cell, counted, seconds};
 
-pub(super) fn judge(asked: &Asked) -> Vec<Check> {
+/// `region` is that of the cell, where one answered: its replicator is of the same.
+pub(super) fn judge(asked: &Asked, region: Option<&str>) -> Vec<Check> {
     let url = &asked.url;
     let answers = match &asked.answers {
         Ok(answers) => answers,
@@ -19,9 +20,16 @@ pub(super) fn judge(asked: &Asked) -> Vec<Check> {
         let next = "name a replicator's HTTP address, [listen] http of its file";
         return vec![Check::fail("replicator", format!("what answers at {url} is no replicator"), next)];
     }
-    let region = cell(answers.version.get("region"));
+    let of = cell(answers.version.get("region"));
     let mut checks = vec![
-        Check::ok("replicator", format!("{url} answers, the replicator of region {region}")),
+        match region.filter(|region| *region != of) {
+            None => Check::ok("replicator", format!("{url} answers, the replicator of region {of}")),
+            Some(region) => Check::fail(
+                "replicator",
+                format!("{url} is the replicator of region {of}, and the cell is of region {region}"),
+                format!("name the replicator of {region}, or the cell of {of} with --url"),
+            ),
+        },
         build("replicator version", &answers.version),
     ];
     let text = match &answers.ready {
@@ -99,6 +107,14 @@ mod tests {
     use crate::http::Failure;
 
     fn judged(ready: Result<String, Failure>, state: &str) -> Vec<(String, Verdict)> {
+        judged_beside(Some("us"), ready, state)
+    }
+
+    fn judged_beside(
+        cell: Option<&str>,
+        ready: Result<String, Failure>,
+        state: &str,
+    ) -> Vec<(String, Verdict)> {
         let answers = Answers {
             took: Duration::ZERO,
             clocks: None,
@@ -109,7 +125,7 @@ mod tests {
             ),
             guard: Ok(Value::Null),
         };
-        let checks = judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) });
+        let checks = judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) }, cell);
         checks.into_iter().map(|check| (check.name, check.verdict)).collect()
     }
 
@@ -127,6 +143,14 @@ mod tests {
             ["replicator", "replicator version", "replicator ready", "publisher", "replicator view eu"]
         );
         assert_eq!(unwell(checks), []);
+    }
+
+    #[test]
+    fn a_replicator_of_another_region_than_the_cells_is_a_failure() {
+        let text = "view eu: current, age 5 ms\npublisher us: publishing\nready\n";
+        let beside = |cell| unwell(judged_beside(cell, Ok(text.into()), "current"));
+        assert_eq!(beside(Some("eu")), [("replicator".to_owned(), Verdict::Fail)]);
+        assert_eq!(beside(None), [], "nothing is known of a cell that does not answer");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! `rollcall config`: settings, judged and shown as a role would see them.
 //!
-//! Promises: what is good here is good for the role, because both read it by the same function. A secret is never shown.
+//! Promises: what is good here is good for the role, because both read it by the same function; beyond that the check
+//! looks at the directory, which it leaves as it is. A secret is never shown.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use rollcall_cell::config::CellConfig;
 use rollcall_replicator::config::ReplicatorConfig;
 use rollcall_runtime::{ConfigErrors, config as settings};
+use rustix::fs::{Access, access};
 use serde_json::json;
 
 use crate::args::{ConfigArgs, ConfigVerb, Output, Role};
@@ -43,8 +46,33 @@ pub(crate) fn config(verb: ConfigVerb, output: Output, environment: &Environment
 
 fn check(args: &ConfigArgs, environment: &Environment) -> Result<&'static str, String> {
     let role = role(args)?;
-    judge(role, &args.file, environment).map_err(|error| error.to_string())?;
+    let data_dir = judge(role, &args.file, environment).map_err(|error| error.to_string())?;
+    if let Some(why) = unusable(&data_dir) {
+        let problem = format!("cannot be used: {why}");
+        let advice = "make it a directory that this user may write to, or give another";
+        return Err(settings::refuse(&args.file, environment, "data_dir", problem, advice).to_string());
+    }
     Ok(name(role))
+}
+
+/// Why a role could not work in this directory, as far as can be seen without touching it. One that is not there is made
+/// by the role, often by another user or on another machine than this.
+fn unusable(data_dir: &Path) -> Option<String> {
+    for place in data_dir.ancestors() {
+        let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
+        let shown = place.display();
+        match std::fs::metadata(place) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Some(format!("{shown}: {error}")),
+            Ok(found) if !found.is_dir() => return Some(format!("{shown} is no directory")),
+            Ok(_) if place == data_dir => {
+                let denied = access(place, Access::WRITE_OK | Access::EXEC_OK).err()?;
+                return Some(format!("{shown} cannot be written to: {denied}"));
+            }
+            Ok(_) => return None,
+        }
+    }
+    None
 }
 
 fn print(args: &ConfigArgs, environment: &Environment) -> Result<String, String> {
@@ -57,10 +85,11 @@ fn print(args: &ConfigArgs, environment: &Environment) -> Result<String, String>
     Ok(settings::print(&table.map_err(|error| error.to_string())?, &[]))
 }
 
-fn judge(role: Role, file: &Path, environment: &Environment) -> Result<(), ConfigErrors> {
+/// Gives the role's directory.
+fn judge(role: Role, file: &Path, environment: &Environment) -> Result<PathBuf, ConfigErrors> {
     match role {
-        Role::Cell => roles::cell::settings(file, environment).map(drop),
-        Role::Replicator => roles::replicator::settings(file, environment).map(drop),
+        Role::Cell => roles::cell::settings(file, environment).map(|settings| settings.data_dir),
+        Role::Replicator => roles::replicator::settings(file, environment).map(|settings| settings.data_dir),
     }
 }
 
@@ -97,8 +126,6 @@ fn role(args: &ConfigArgs) -> Result<Role, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     const CELL: &str = r#"region = "us-east"
@@ -247,6 +274,30 @@ brokers = "127.0.0.1:9092"
             assert_eq!(shown.exit, Exit::Usage, "{name}");
             assert!(shown.stderr.contains(name), "{}", shown.stderr);
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_none_is_told_with_its_line_and_one_that_is_not_there_is_the_roles_to_make() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("taken");
+        std::fs::write(&taken, "").unwrap();
+        let with = |data_dir: &Path| {
+            let text = CELL.replace("data_dir = \"d\"", &format!("data_dir = {data_dir:?}"));
+            checked(&text, None, &[])
+        };
+        for bad in [taken.clone(), taken.join("below")] {
+            let shown = with(&bad);
+            assert_eq!(shown.exit, Exit::Usage, "{bad:?}");
+            let why = format!("cannot be used: {} is no directory", taken.display());
+            assert!(shown.stderr.contains(&why) && shown.stderr.contains("data_dir"), "{}", shown.stderr);
+            assert!(shown.stderr.contains(".toml, line 3"), "its line: {}", shown.stderr);
+        }
+        for good in [folder.path().to_owned(), folder.path().join("new/below")] {
+            assert_eq!(with(&good).exit, Exit::Done, "{good:?}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+        // Nobody may write there, not even root.
+        assert!(unusable(Path::new("/proc/self")).is_some());
     }
 
     #[test]

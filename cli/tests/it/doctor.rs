@@ -104,6 +104,9 @@ fn nobody_there_is_a_failure_with_the_next_step() {
     let detail = format!("no cell answers at {url}/: Connection refused (os error 111)");
     assert_eq!(ended.json()["checks"][0]["detail"], detail);
     assert_eq!((ended.code, unwell(&ended)), (Some(5), vec![pair("reachable", "fail")]), "{ended:?}");
+    let ended = say(&url, &["doctor", "--replicator", &url, "-o", "json"]);
+    let detail = format!("no replicator answers at {url}/: Connection refused (os error 111)");
+    assert_eq!(ended.json()["checks"][1]["detail"], detail);
     let ended = say("cell:7400", &["doctor"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
 }
