@@ -231,7 +231,7 @@ impl CellConfig {
     #[must_use]
     pub fn faults(&self) -> Vec<Unusable> {
         let mut found = Faults::default();
-        found.of("region", Region::parse(&self.region).map_err(|finding| finding.detail));
+        found.of("region", Region::given(&self.region).map_err(|finding| finding.detail));
         if let Some(zone) = &self.zone {
             found.of("zone", Zone::parse(zone).map_err(|finding| finding.detail));
         }
@@ -261,7 +261,7 @@ impl CellConfig {
         let mut seen = vec![self.region.as_str()];
         for (at, view) in self.view.iter().enumerate() {
             let key = format!("view.{at}.region");
-            found.of(&key, Region::parse(&view.region).map_err(|finding| finding.detail));
+            found.of(&key, Region::given(&view.region).map_err(|finding| finding.detail));
             if seen.contains(&view.region.as_str()) {
                 found.add(&key, format!("{} is the own region or stands there twice", view.region));
             }
@@ -284,8 +284,7 @@ impl Listen {
             self.http != self.grpc || self.grpc.ends_with(":0"),
             "it is listen.http's address as well, where gRPC is answered too: give this one a port of its own",
         );
-        if let Some(address) = self.advertise.as_deref().filter(|address| !listen::is_host_and_port(address))
-        {
+        if let Some(address) = self.advertise.as_deref().filter(|address| !listen::is_reachable(address)) {
             let why = format!("{address:?} is no address to be reached at: host:port, as in 10.0.0.1:7401");
             found.add("listen.advertise", why);
         }

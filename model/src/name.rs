@@ -33,6 +33,9 @@ fn part_fault(part: &str) -> Option<&'static str> {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(Arc<str>);
 
+/// What `region=` and `failover=` take beside names.
+const WORDS: [&str; 4] = ["own", "all", "true", "false"];
+
 impl Region {
     /// Checks the text against the grammar of one id part.
     ///
@@ -45,6 +48,18 @@ impl Region {
                 Err(Invalid::new(Code::InvalidParameter, "region", format!("{text:?} is no region: {why}")))
             }
         }
+    }
+
+    /// A name that a region may be given: none of the words that stand for regions, or for their lack, in a question.
+    ///
+    /// # Errors
+    /// As [`Self::parse`]; or it is such a word.
+    pub fn given(text: &str) -> Result<Self, Invalid> {
+        if WORDS.contains(&text) {
+            let why = format!("{text:?} cannot name a region: in a question it says which regions are meant");
+            return Err(Invalid::new(Code::InvalidParameter, "region", why));
+        }
+        Self::parse(text)
     }
 
     /// The text.

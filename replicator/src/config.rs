@@ -224,7 +224,7 @@ impl ReplicatorConfig {
 }
 
 fn region(key: &str, text: &str) -> Option<Unusable> {
-    Region::parse(text).err().map(|finding| Unusable::new(key, finding.detail))
+    Region::given(text).err().map(|finding| Unusable::new(key, finding.detail))
 }
 
 fn brokers(key: &str, kind: LogKind, brokers: &str) -> Option<Unusable> {

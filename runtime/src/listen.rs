@@ -106,6 +106,13 @@ pub fn is_host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
+/// Whether this is `host:port` at which somebody else may find it: no port to be chosen, no address that stands for all.
+#[must_use]
+pub fn is_reachable(text: &str) -> bool {
+    let is_nobodys = |address: SocketAddr| address.ip().is_unspecified();
+    is_host_and_port(text) && !text.ends_with(":0") && !text.parse().is_ok_and(is_nobodys)
+}
+
 /// Binds a TCP listener to `host:port`; port 0 lets the system choose.
 ///
 /// # Errors

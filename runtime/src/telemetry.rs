@@ -71,6 +71,15 @@ pub fn init_from(environment: &[(String, String)]) -> Result<(), TelemetryError>
     init(format, level)
 }
 
+/// Judges what [`init_from`] would read, and sets up nothing.
+///
+/// # Errors
+/// When one of the two cannot be read.
+pub fn check(environment: &[(String, String)]) -> Result<(), TelemetryError> {
+    let (_, level) = settings(environment)?;
+    level.parse::<Targets>().map(drop).map_err(|_| TelemetryError::Level(level.to_owned()))
+}
+
 fn settings(environment: &[(String, String)]) -> Result<(LogFormat, &str), TelemetryError> {
     // Set but empty is what a template with a blank leaves behind: the default, not an error.
     let value = |name: &str| {

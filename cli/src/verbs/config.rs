@@ -52,6 +52,7 @@ fn check(args: &ConfigArgs, environment: &Environment) -> Result<&'static str, S
         let advice = "make it a directory that this user may write to, or give another";
         return Err(settings::refuse(&args.file, environment, "data_dir", problem, advice).to_string());
     }
+    rollcall_runtime::telemetry::check(environment).map_err(|error| error.to_string())?;
     Ok(name(role))
 }
 
@@ -186,6 +187,27 @@ brokers = "127.0.0.1:9092"
                 "{}",
                 shown.stdout
             );
+        }
+    }
+
+    #[test]
+    fn what_a_role_would_not_start_with_is_not_good() {
+        for (text, environment, named) in [
+            (CELL.to_owned(), vec![("ROLLCALL_LOG", "zz=zz=zz")], "ROLLCALL_LOG"),
+            (CELL.to_owned(), vec![("ROLLCALL_LOG_FORMAT", "xml")], "ROLLCALL_LOG_FORMAT"),
+            (CELL.to_owned(), vec![("ROLLCALL_LISTEN__ADVERTISE", "0.0.0.0:7401")], "advertise"),
+            (CELL.to_owned(), vec![("ROLLCALL_LISTEN__ADVERTISE", "[::]:7401")], "advertise"),
+            (CELL.replace("region = \"eu-west\"", "region = \"own\""), vec![], "own"),
+            (CELL.replacen("region = \"us-east\"", "region = \"all\"", 1), vec![], "all"),
+            (REPLICATOR.replace("region = \"eu-west\"", "region = \"false\""), vec![], "false"),
+        ] {
+            let environment: Vec<_> = environment
+                .into_iter()
+                .map(|(name, value): (&str, &str)| (name.to_owned(), value.to_owned()))
+                .collect();
+            let shown = checked(&text, None, &environment);
+            assert_eq!(shown.exit, Exit::Usage, "{named}: {}", shown.stdout);
+            assert!(shown.stderr.contains(named), "{}", shown.stderr);
         }
     }
 
