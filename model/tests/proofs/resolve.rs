@@ -179,6 +179,20 @@ fn whom_the_caller_ejected_is_left_out_and_a_region_of_such_is_failed_over() {
 }
 
 #[test]
+fn the_first_alone_is_the_next_one_when_the_one_at_hand_is_ejected_and_nobody_is_asked_about_twice() {
+    let views = [view("us", ["a/b/1", "a/b/2", "a/b/3"].map(|id| one(id, Lifecycle::Healthy)))];
+    let (query, reach) = (Query { name: Some("b".into()), ..Query::default() }, Reach::default());
+    let asking = Asked { views: &views, query: &query, reach: &reach, age_max: HOUR };
+    let mut about = Vec::new();
+    let found = first(asking, Instant::default(), |_: &Region, one: &Registration| {
+        about.push(one.declared.id.to_string());
+        if about.len() == 1 { Trust::Ejected } else { Trust::Usable }
+    });
+    assert_eq!(found.unwrap().registration.declared.id.as_str(), "a/b/2");
+    assert_eq!(about, ["a/b/1", "a/b/2"]);
+}
+
+#[test]
 fn a_probe_says_that_it_is_one() {
     let views = [healthy("us")];
     let (query, reach) = (Query::default(), Reach::default());
