@@ -195,6 +195,26 @@ impl Cursor {
         matches!(self.place, Place::Following(_))
     }
 
+    /// Up to where it has the changes that it follows.
+    #[must_use]
+    pub const fn following(&self) -> Option<&Position> {
+        match &self.place {
+            Place::Following(position) => Some(position),
+            Place::Start(_) | Place::Ahead { .. } | Place::Due | Place::Paging { .. } => None,
+        }
+    }
+
+    /// Takes a delta that another cursor with the same query was given, if it is just what comes next here; false and as it
+    /// was, if it is not.
+    pub fn takes(&mut self, delta: &Delta) -> bool {
+        let Place::Following(position) = &mut self.place else { return false };
+        let is_next = *position == delta.from;
+        if is_next {
+            position.clone_from(&delta.to);
+        }
+        is_next
+    }
+
     fn resync(&mut self, view: &View, reason: &'static str) -> Vec<Event> {
         self.place = Place::Due;
         vec![Event::Resync(view.region().clone(), reason)]

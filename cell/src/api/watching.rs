@@ -6,14 +6,16 @@
 mod downloads;
 mod recent;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, select_all};
-use rollcall_model::{Clock, Cursor, Event, Instant, Position, Query, Region, View};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use rollcall_model::{Clock, Cursor, Delta, Event, Instant, Position, Query, Region, View};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use downloads::Download;
 pub(crate) use downloads::Downloads;
@@ -34,7 +36,9 @@ pub(super) struct Watching {
     turn: usize,
     downloads: Downloads,
     clock: Clock,
-    stopping: CancellationToken,
+    /// The process stops. One future in a set of its own, which asks it only when it has something to say: asked at every
+    /// step, it would be a lock that all watchers take turns at.
+    stopping: FuturesUnordered<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 struct Lane {
@@ -84,13 +88,14 @@ impl Watching {
             }
         };
         let lanes = served.into_iter().map(lane).collect();
+        let stopping = FuturesUnordered::from_iter([Box::pin(stopping.cancelled_owned())]);
         Self { lanes, turn: 0, downloads: regions.downloads().clone(), clock, stopping }
     }
 
-    /// Waits for the next events, at most for `patience`.
-    pub(super) async fn next(&mut self, patience: Duration) -> Said {
+    /// Waits for the next events, at most for `patience`, if there is an end to it.
+    pub(super) async fn next(&mut self, patience: Option<Duration>) -> Said {
         loop {
-            if self.stopping.is_cancelled() {
+            if self.stopping.next().now_or_never().is_some() {
                 return Said::Over;
             }
             let turn = if self.takes_snapshot() { self.downloads.turn().await } else { None };
@@ -99,19 +104,19 @@ impl Watching {
                 return Said::Events(region, recent, events, turn);
             }
             drop(turn);
-            let stopping = self.stopping.clone();
             let now = self.clock.now();
             let due = self.lanes.iter().filter_map(|lane| lane.cursor.due()).min();
             let due = due.map(|due| due.since(now)).into_iter().chain(is_waiting.then_some(ASK_AGAIN)).min();
-            let due = due.filter(|due| *due < patience);
+            let due = due.filter(|due| patience.is_none_or(|patience| *due < patience));
             let downloads = self.downloads.clone();
             tokio::select! {
-                () = stopping.cancelled() => return Said::Over,
-                is_open = self.changed() => if !is_open {
+                biased;
+                _ = self.stopping.next() => return Said::Over,
+                is_open = changed(&mut self.lanes) => if !is_open {
                     return Said::Over;
                 },
                 () = downloads.freed(), if is_waiting => {}
-                () = tokio::time::sleep(due.unwrap_or(patience)) => if due.is_none() {
+                () = rest(due.or(patience)) => if due.is_none() {
                     return Said::Nothing;
                 },
             }
@@ -143,6 +148,13 @@ impl Watching {
                     continue;
                 }
             }
+            if let Some(delta) = lane.told() {
+                self.turn = at + 1;
+                return (
+                    Some((lane.region.clone(), Arc::clone(&lane.recent), vec![Event::Delta(delta)])),
+                    false,
+                );
+            }
             let mut events = lane.cursor.advance(&view, now);
             if !lane.cursor.takes_snapshot(&view) {
                 lane.download = None;
@@ -155,12 +167,22 @@ impl Watching {
         }
         (None, is_waiting)
     }
+}
 
-    /// Waits until a view changes; false when its keeper is gone, which is at the end of the process.
-    async fn changed<'a>(&'a mut self) -> bool {
-        let changed = |lane: &'a mut Lane| lane.paced.changed().map(|end| end.is_ok()).boxed();
-        let changes: Vec<BoxFuture<'_, bool>> = self.lanes.iter_mut().map(changed).collect();
-        select_all(changes).await.0
+/// Waits until a view changes; false when its keeper is gone, which is at the end of the process.
+async fn changed(lanes: &mut [Lane]) -> bool {
+    if let [lane] = lanes {
+        return lane.paced.changed().await.is_ok();
+    }
+    let changes = lanes.iter_mut().map(|lane| lane.paced.changed().map(|end| end.is_ok()).boxed());
+    select_all(changes.collect::<Vec<BoxFuture<'_, bool>>>()).await.0
+}
+
+/// Waits for so long; without an end, for ever.
+async fn rest(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -176,6 +198,13 @@ impl Lane {
         // Marked as seen before the newest is read: a change in between wakes the wait again.
         let paced = self.paced.borrow_and_update().clone();
         if self.cursor.is_following() { paced } else { self.view.borrow().clone() }
+    }
+
+    /// What another watcher with the same filter was told from the same place: it is what comes next here, and need not be
+    /// put together again.
+    fn told(&mut self) -> Option<Arc<Delta>> {
+        let delta = self.recent.after(self.cursor.following()?)?;
+        self.cursor.takes(&delta).then_some(delta)
     }
 
     /// Whether an event is worth sending. A bookmark that says no more than the delta before it waits its second: one

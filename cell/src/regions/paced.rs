@@ -14,6 +14,11 @@ use tokio::sync::watch;
 /// Shortest time between two steps: under what anybody notices, and one message for five changes of a region that has a
 /// thousand a second.
 const PACE: Duration = Duration::from_millis(5);
+/// The same for many watchers, of each: twice what a message costs, so that a busy region's steps take half of a processor
+/// and not all there are.
+const PACE_OF_EACH: Duration = Duration::from_micros(20);
+/// Longest time between two steps, from 5,000 watchers on: still at once for who looks at it.
+const PACE_MOST: Duration = Duration::from_millis(100);
 
 /// The view at a pace, and the task that keeps it; it ends with the view, and what it shows with it.
 pub(super) fn paced(
@@ -23,10 +28,16 @@ pub(super) fn paced(
     let task = async move {
         while view.changed().await.is_ok() {
             show.send_replace(view.borrow_and_update().clone());
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(pace(show.receiver_count())).await;
         }
     };
     (shown, task)
+}
+
+/// Time between two steps for so many watchers.
+fn pace(watchers: usize) -> Duration {
+    let watchers = u32::try_from(watchers).unwrap_or(u32::MAX);
+    PACE_OF_EACH.saturating_mul(watchers).clamp(PACE, PACE_MOST)
 }
 
 #[cfg(test)]
@@ -35,6 +46,33 @@ mod tests {
     use rollcall_model::testing::region;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_watchers_have_a_slower_pace_and_the_first_change_comes_to_them_at_once_too() {
+        let view = || Arc::new(View::new(region()));
+        let (sender, receiver) = watch::channel(view());
+        let (mut shown, task) = paced(receiver);
+        let watchers: Vec<_> = (0..1_000).map(|_| shown.clone()).collect();
+        let task = tokio::spawn(task);
+        let began = tokio::time::Instant::now();
+        sender.send_replace(view());
+        shown.changed().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        sender.send_replace(view());
+        shown.changed().await.unwrap();
+        let slower = began.elapsed();
+        assert!((PACE * 2..PACE * 10).contains(&slower), "{slower:?} for 1,000 watchers");
+        drop(watchers);
+        sender.send_replace(view());
+        shown.changed().await.unwrap();
+        sender.send_replace(view());
+        let alone = tokio::time::Instant::now();
+        shown.changed().await.unwrap();
+        assert_eq!(alone.elapsed(), PACE, "when they are gone");
+        assert_eq!(pace(usize::MAX), PACE_MOST);
+        drop(sender);
+        task.await.unwrap();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_change_comes_at_once_and_the_rest_together() {

@@ -333,6 +333,31 @@ fn a_position_inside_the_history_costs_deltas_and_not_a_snapshot() {
 }
 
 #[test]
+fn i17_what_another_was_given_is_taken_only_where_it_comes_next() {
+    let (_, holder, start) = followed(6);
+    let here = || Cursor::new(Query::default(), Some(start.clone()));
+    let (mut first, mut second, mut starting) = (here(), here(), here());
+    // Both take what there is; only then do they follow.
+    for cursor in [&mut first, &mut second] {
+        while !cursor.advance(&holder, Instant::default()).is_empty() {}
+    }
+    let (mut origin, mut holder) = (Origin::new(21), holder);
+    (0..6).for_each(|_| origin.change());
+    let before = origin.head();
+    (0..3).for_each(|_| origin.change());
+    for delta in origin.cut(&before, &mut Chance::new(0)) {
+        holder.apply(&delta);
+    }
+    let events = first.advance(&holder, Instant::default());
+    let [Event::Delta(delta)] = events.as_slice() else { panic!("{events:?}") };
+    assert!(!starting.takes(delta), "it has not begun");
+    assert!(second.takes(delta));
+    assert_eq!((second.following(), first.following()), (Some(&delta.to), Some(&delta.to)));
+    assert!(!second.takes(delta), "a second time it is no news");
+    assert_eq!(second.following(), Some(&delta.to), "and leads nobody back");
+}
+
+#[test]
 fn i26_only_the_watcher_that_falls_behind_the_history_is_told_to_resync() {
     let heavy = |nth: u64| {
         let json = format!("{{\"name\":\"{nth}{}\"}}", "x".repeat(limits::CARD_BYTES_MAX - 64));

@@ -63,6 +63,10 @@ impl Gathered {
         }
         let keeps = self.is_gathering && bytes <= LARGE;
         if keeps {
+            if self.waiting.capacity() == 0 {
+                // All of it at once: grown in steps it would be copied at each, and touch fresh memory.
+                self.waiting.reserve_exact(MOST);
+            }
             parts.iter().for_each(|part| self.waiting.extend_from_slice(part));
         }
         Poll::Ready(Ok(keeps))
@@ -101,7 +105,12 @@ impl AsyncWrite for Gathered {
         if ready!(self.poll_keep(cx, parts))? {
             return Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()));
         }
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        // A call with one piece is the cheaper one, and most small answers are one.
+        let mut pieces = parts.iter().filter(|part| !part.is_empty());
+        match (pieces.next(), pieces.next()) {
+            (Some(only), None) => Pin::new(&mut self.stream).poll_write(cx, only),
+            _ => Pin::new(&mut self.stream).poll_write_vectored(cx, parts),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -28,8 +27,6 @@ use crate::regions::Which;
 
 /// Where it is answered.
 pub(super) const PATH: &str = "/rollcall.v1.Discovery/Watch";
-/// HTTP/2 keeps the connection alive; the stream itself may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
@@ -84,7 +81,8 @@ fn written(api: &Api, wire: WatchRequest) -> Result<Messages, Refusal> {
             if let Some(bytes) = said.pop_front() {
                 return Some((Ok(bytes), (watching, said)));
             }
-            match watching.next(PATIENCE).await {
+            // HTTP/2 keeps the connection alive; the stream itself may be silent.
+            match watching.next(None).await {
                 Said::Events(_, recent, events, _turn) => {
                     said.extend(events.iter().map(|event| message(&recent, event)));
                 }

@@ -63,7 +63,7 @@ pub(super) async fn watch(
     );
     let seed = (watching, Told { internal, all, came_to });
     let text = stream::unfold(seed, |(mut watching, mut told)| async move {
-        let text = match watching.next(PATIENCE).await {
+        let text = match watching.next(Some(PATIENCE)).await {
             Said::Events(region, recent, events, _turn) => told.text(&region, &recent, events),
             Said::Nothing => Bytes::from_static(b": nothing new\n\n"),
             Said::Over => return None,

@@ -40,7 +40,7 @@ pub(crate) struct Recent {
 
 #[derive(Debug, Default)]
 struct Written {
-    deltas: VecDeque<(Position, Position, Bytes)>,
+    deltas: VecDeque<(Arc<Delta>, Bytes)>,
     bytes: usize,
 }
 
@@ -65,18 +65,24 @@ impl Recent {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The delta that was written last of those that begin here.
+    pub(crate) fn after(&self, from: &Position) -> Option<Arc<Delta>> {
+        let written = self.written();
+        written.deltas.iter().rev().find(|(delta, _)| delta.from == *from).map(|(delta, _)| Arc::clone(delta))
+    }
+
     /// The delta as bytes. Those who want the same one wait for it rather than make it, too.
-    pub(crate) fn bytes(&self, delta: &Delta, write: impl FnOnce() -> Bytes) -> Bytes {
+    pub(crate) fn bytes(&self, delta: &Arc<Delta>, write: impl FnOnce() -> Bytes) -> Bytes {
         let mut written = self.written();
-        let same = |(from, to, _): &&(Position, Position, Bytes)| *to == delta.to && *from == delta.from;
-        if let Some((_, _, bytes)) = written.deltas.iter().rev().find(same) {
+        let same = |(other, _): &&(Arc<Delta>, Bytes)| other.to == delta.to && other.from == delta.from;
+        if let Some((_, bytes)) = written.deltas.iter().rev().find(same) {
             return bytes.clone();
         }
         let bytes = write();
         written.bytes += bytes.len();
-        written.deltas.push_back((delta.from.clone(), delta.to.clone(), bytes.clone()));
+        written.deltas.push_back((Arc::clone(delta), bytes.clone()));
         while written.deltas.len() > DELTAS || (written.bytes > BYTES && written.deltas.len() > 1) {
-            let Some((_, _, old)) = written.deltas.pop_front() else { break };
+            let Some((_, old)) = written.deltas.pop_front() else { break };
             written.bytes -= old.len();
         }
         bytes
@@ -91,8 +97,13 @@ mod tests {
 
     use super::*;
 
-    fn delta(from: u64, to: u64) -> Delta {
-        Delta { region: region(), from: position(1, from), to: position(1, to), changes: Vec::new() }
+    fn delta(from: u64, to: u64) -> Arc<Delta> {
+        Arc::new(Delta {
+            region: region(),
+            from: position(1, from),
+            to: position(1, to),
+            changes: Vec::new(),
+        })
     }
 
     #[test]
@@ -101,7 +112,7 @@ mod tests {
         let mail = Query { name: Some("mail".into()), ..Query::default() };
         let (one, other) = (encodings.of(Form::Grpc, &mail), encodings.of(Form::Grpc, &mail.clone()));
         let times = Cell::new(0);
-        let write = |recent: &Recent, delta: &Delta| {
+        let write = |recent: &Recent, delta: &Arc<Delta>| {
             recent.bytes(delta, || {
                 times.set(times.get() + 1);
                 Bytes::from(format!("{} {}", delta.from, delta.to))
@@ -118,6 +129,8 @@ mod tests {
         write(&encodings.of(Form::Sse, &mail), &delta(1, 3));
         write(&encodings.of(Form::Grpc, &Query::default()), &delta(1, 3));
         assert_eq!(times.get(), 4, "neither another form nor another filter has it");
+        let after = |from| one.after(&position(1, from)).map(|delta| delta.to.clone());
+        assert_eq!((after(1), after(3)), (Some(position(1, 3)), None), "found by where it begins");
     }
 
     #[test]
