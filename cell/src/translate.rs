@@ -88,8 +88,8 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
         };
         let is_put = matches!(effect, Effect::Put(_));
         if is_put && owned.is_none() {
+            // Overwritten by hand: what its owner said is lost, as if it were deleted, and the registration stands (F54).
             meaning.foreign.push(key.clone());
-            continue;
         }
         // A statement that vanishes with its registration, or is overtaken by a new one, is already told.
         let told = meaning.changes.iter().any(|change| change.id() == &id);
@@ -97,7 +97,7 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
             continue;
         }
         let Some(current) = current(state, &meaning.changes, &id) else {
-            if is_put {
+            if is_put && owned.is_some() {
                 meaning.foreign.push(key.clone());
             }
             continue;
@@ -110,15 +110,24 @@ pub fn translate(incarnation: &Incarnation, state: &State, happened: &Happened, 
     meaning
 }
 
-/// Joins a registration's two keys, as a pinned read gives them.
+/// Joins a registration's two keys, as a pinned read gives them: what whoever followed would have come to. A statement
+/// is about the registration that stood when it was written, and one that cannot be read is as if it were deleted.
 #[must_use]
 pub fn join(id: &InstanceId, entry: &Entry, owned: Option<&Entry>) -> Option<Registration> {
     let mut registration = registration(id, entry)?;
-    if let Some(owned) = owned {
-        registration.owned = decode_owned(&owned.value).ok()?;
-        registration.revision = owned.mod_revision.max(entry.mod_revision);
+    if let Some(entry) = owned.filter(|owned| owned.mod_revision >= entry.mod_revision) {
+        if let Ok(owned) = decode_owned(&entry.value) {
+            registration.owned = owned;
+        }
+        registration.revision = entry.mod_revision;
     }
     Some(registration)
+}
+
+/// Whether an owner's statement can be read.
+#[must_use]
+pub fn is_readable(owned: &Entry) -> bool {
+    decode_owned(&owned.value).is_ok()
 }
 
 fn registration(id: &InstanceId, entry: &Entry) -> Option<Registration> {

@@ -7,7 +7,7 @@ use rollcall_model::{InstanceId, Revision, Sharing, State};
 
 use crate::store::keys::{self, Key};
 use crate::store::{Entry, Store, StoreError, limits};
-use crate::translate::join;
+use crate::translate::{is_readable, join};
 
 /// A state with the revision that it was read at.
 pub(super) struct Read {
@@ -35,7 +35,9 @@ pub(super) async fn state<S: Store>(
             _ => None,
         })
         .collect();
-    let (mut records, mut foreign) = (Vec::new(), Vec::new());
+    let unreadable = owned.values().filter(|entry| !is_readable(entry));
+    let mut foreign: Vec<_> = unreadable.map(|entry| entry.key.clone()).collect();
+    let mut records = Vec::new();
     let mut sharing = Sharing::default();
     for entry in registrations {
         let joined = match keys::parse(&entry.key) {

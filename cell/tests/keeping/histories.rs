@@ -6,7 +6,8 @@ use std::time::Duration;
 use rollcall_cell::registrar::Report;
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::store::{Group, Op, Store as _};
-use rollcall_model::{Code, RemovalReason};
+use rollcall_model::{Code, Lifecycle, Owned, RemovalReason};
+use rollcall_proto::store::encode_owned;
 
 use super::cell::{Cell, declared, id};
 
@@ -128,6 +129,43 @@ async fn f54_a_record_overwritten_by_hand_is_gone_and_told_as_such() {
     assert_eq!((removal.reason, &*removal.actor), (RemovalReason::Evicted, "operator:store"));
     assert!(removal.at.0 > 0, "it stands among the newest removals");
     cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn f54_an_owners_word_overwritten_by_hand_costs_the_word_and_no_registration_however_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::start(store.clone(), &folder.path().join("one")).await;
+    let registered = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
+    let again = cell.registrar().register(declared("a/b/2", "http://h:2/")).await.unwrap();
+    let (entry, _) = store.get("reg/a/b/2", None).await.unwrap();
+    // A word that cannot be read; and a record put once more, which leaves an older word behind.
+    let word = Owned { lifecycle: Lifecycle::Draining, ..Owned::of(&again.registration.declared) };
+    for put in [
+        Op::Put("own/a/b/1".into(), "junk".into()),
+        Op::Put("own/a/b/2".into(), encode_owned(&word)),
+        Op::Put("reg/a/b/2".into(), entry.unwrap().value),
+    ] {
+        store.commit(Group { also: vec![put], ..Group::default() }).await.unwrap();
+    }
+    let (_, head) = store.get("head", None).await.unwrap();
+    let shown =
+        |cell: &Cell| cell.running.regions.own_view().position().is_some_and(|at| at.revision >= head);
+    cell.until("it follows", shown).await;
+    let state = |cell: &Cell| {
+        let view = cell.running.regions.own_view();
+        let state = view.state().unwrap();
+        (state.count(), state.digest())
+    };
+    let followed = state(&cell);
+    assert_eq!(followed.0, 2);
+    let report = Report::default();
+    cell.registrar().renew(&id("a/b/1"), registered.registration.epoch, report).await.unwrap();
+    cell.stop().await;
+    let cell = Cell::start(store, &folder.path().join("other")).await;
+    cell.until("it is read anew", |cell| cell.has("a/b/1")).await;
+    assert_eq!(state(&cell), followed, "I18: who reads it anew comes to the same");
     cell.stop().await;
 }
 
