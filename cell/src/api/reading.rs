@@ -149,21 +149,26 @@ pub(super) struct Gone {
     pub position: Option<Position>,
 }
 
-/// The newest removals of all views.
+/// The newest removals of all views. Within a region their order is its history's, whatever its clocks did meanwhile;
+/// between regions there is nothing but the wall clock.
 pub(super) fn removals(views: &[Arc<View>], id: Option<&InstanceId>, limit: usize) -> Vec<Gone> {
-    let mut gone: Vec<Gone> = Vec::new();
-    for view in views {
+    let of_one = |view: &Arc<View>| {
         let newest = view.removals().iter().rev().filter(|removal| id.is_none_or(|id| &removal.id == id));
-        gone.extend(newest.take(limit).map(|removal| Gone {
+        let gone = newest.take(limit).map(|removal| Gone {
             region: view.region().clone(),
             removal: Arc::clone(removal),
             position: view.position().map(|now| Position::new(now.incarnation.clone(), removal.revision)),
-        }));
-    }
-    // Between regions there is nothing but the wall clock; at one time the order stays the history's.
-    gone.sort_by_key(|gone| std::cmp::Reverse(gone.removal.at));
-    gone.truncate(limit);
-    gone
+        });
+        let mut oldest_first: Vec<_> = gone.collect();
+        oldest_first.reverse();
+        oldest_first
+    };
+    let mut lists: Vec<_> = views.iter().map(of_one).collect();
+    let mut newest = || {
+        let at = |list: &Vec<Gone>| list.last().map(|gone| gone.removal.at);
+        lists.iter_mut().rev().max_by_key(|list| at(list))?.pop()
+    };
+    std::iter::from_fn(&mut newest).take(limit).collect()
 }
 
 /// Reads a page size.
@@ -172,5 +177,33 @@ pub(super) fn limit(number: usize) -> Result<usize, String> {
         Ok(number)
     } else {
         Err(format!("it is 1-{}", limits::PAGE_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_model::testing::{position, region, registration, removal};
+    use rollcall_model::{Change, Delta, Removal, Snapshot, State, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn f15_removals_are_newest_first_by_their_history_also_after_a_clock_was_ahead() {
+        let mut view = View::new(region());
+        let mut state = State::default();
+        (1..=3).for_each(|n| drop(state.put(Arc::new(registration(&format!("a/b/{n}"), n, n)))));
+        view.install(Snapshot::of(region(), position(1, 3), state), None, "started", Timestamp(0));
+        for (n, at) in [(1, 50), (2, 900), (3, 60)] {
+            let gone = Removal { at: Timestamp(at), ..removal(&format!("a/b/{n}"), n, 3 + n) };
+            view.apply(&Arc::new(Delta {
+                region: region(),
+                from: position(1, 2 + n),
+                to: position(1, 3 + n),
+                changes: vec![Change::Remove(Arc::new(gone))],
+            }));
+        }
+        let listed = removals(&[Arc::new(view)], None, 2);
+        let ids: Vec<_> = listed.iter().map(|gone| gone.removal.id.as_str()).collect();
+        assert_eq!(ids, ["a/b/3", "a/b/2"]);
     }
 }
