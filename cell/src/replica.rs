@@ -174,29 +174,21 @@ impl<S: Store> Replica<S> {
         saver: &mut disk::Saver,
         backoff: &mut Backoff,
     ) -> Result<Ended, StoreError> {
-        let shown = self.view.position().map_or(0, |position| position.incarnation.ordinal());
-        let known = shown.max(self.last_beat.ordinal());
-        let (founding, head) = founding::read_or_found(&*self.store, known, random::id).await?;
+        let shown = self.shown();
+        let (founding, head) = founding::read_or_found(&*self.store, self.known(), random::id).await?;
         if !self.last_beat.is_continued(&*self.store, &founding, head).await? {
-            tracing::error!(region = %self.view.region(), "the store does not go on from the last beat before this process; founding a new incarnation");
-            let ordinal = founding.incarnation.ordinal().max(known) + 1;
-            founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
-            return Ok(Ended::Refounded);
+            return self
+                .found_over(&founding, "it does not go on from the last beat before this process")
+                .await;
         }
         self.last_beat.is_settled();
         let same = self.view.position().is_some_and(|p| p.incarnation == founding.incarnation);
         if same && !self.same_lineage(head, reload).await? {
-            tracing::error!(region = %self.view.region(), "the store holds another history than before; founding a new incarnation");
-            let ordinal = founding.incarnation.ordinal().max(shown) + 1;
-            founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
-            return Ok(Ended::Refounded);
+            return self.found_over(&founding, "it is another one than before").await;
         }
         if !same && shown >= founding.incarnation.ordinal() {
-            // An older history came back (a backup), or a stranger's with the same ordinal (F52): epochs that were
-            // given out must not be given out again (I03).
-            tracing::error!(region = %self.view.region(), found = %founding.incarnation, known = shown, "the store holds a history that does not come after ours; founding a new incarnation");
-            founding::found(&*self.store, founding.revision, shown + 1, &random::id()).await?;
-            return Ok(Ended::Refounded);
+            // An older history came back (a backup), or a stranger's with the same ordinal (F52).
+            return self.found_over(&founding, "it does not come after ours").await;
         }
         let reason = if same { reload } else { Some(reload.unwrap_or("new_incarnation")) };
         let from = match (reason, self.view.position()) {
@@ -232,6 +224,26 @@ impl<S: Store> Replica<S> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// The ordinal of the incarnation that readers are shown; 0 without one.
+    fn shown(&self) -> u16 {
+        self.view.position().map_or(0, |position| position.incarnation.ordinal())
+    }
+
+    /// The highest ordinal that this process, or the one before it, has heard of.
+    fn known(&self) -> u16 {
+        self.shown().max(self.last_beat.ordinal())
+    }
+
+    /// Declares a new incarnation over a history that must not be taken for what came before: epochs that were given out
+    /// must not be given out again (I03).
+    async fn found_over(&self, founding: &Founding, why: &'static str) -> Result<Ended, StoreError> {
+        let (region, known) = (self.view.region(), self.known());
+        tracing::error!(%region, found = %founding.incarnation, known, why, "the store's history cannot be gone on with; founding a new incarnation");
+        let ordinal = founding.incarnation.ordinal().max(known) + 1;
+        founding::found(&*self.store, founding.revision, ordinal, &random::id()).await?;
+        Ok(Ended::Refounded)
     }
 
     /// The beat at the last applied position is what it was, and the head has not gone back.

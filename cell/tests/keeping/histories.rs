@@ -16,33 +16,36 @@ fn copy(from: &Path, to: &Path) -> PathBuf {
     to.to_owned()
 }
 
+/// A cell that was backed up with `a/b/before` in it and runs again.
+async fn backed_up(folder: &Path) -> (Cell, PathBuf, PathBuf, PathBuf) {
+    let (data, store) = (folder.join("cell"), folder.join("store.redb"));
+    std::fs::create_dir(&data).unwrap();
+    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
+    cell.stop().await;
+    let backup = copy(&store, &folder.join("backup.redb"));
+    (Cell::start(Embedded::open(&store).unwrap(), &data).await, data, store, backup)
+}
+
+async fn founded(cell: &Cell, ordinal: u16) {
+    cell.until("a new incarnation", |cell| {
+        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == ordinal)
+    })
+    .await;
+}
+
 /// B39: a restored backup lowered revisions, and caches took what was newer for old.
 #[tokio::test]
 async fn f04_b39_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
-    std::fs::create_dir(&data).unwrap();
-
-    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
-    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
-    cell.stop().await;
-    let backup = copy(&store, &folder.path().join("backup.redb"));
-
-    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let (cell, data, store, backup) = backed_up(folder.path()).await;
     let after = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
     let old = cell.running.regions.own_view().position().unwrap().incarnation.clone();
     cell.stop().await;
 
     copy(&backup, &store);
     let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
-    cell.until("a new incarnation", |cell| {
-        cell.running
-            .regions
-            .own_view()
-            .position()
-            .is_some_and(|p| p.incarnation.ordinal() == old.ordinal() + 1)
-    })
-    .await;
+    founded(&cell, old.ordinal() + 1).await;
     assert!(cell.has("a/b/before"), "what the backup held is there");
     assert!(!cell.has("a/b/after"), "I32: nothing of the lost history is left");
     let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
@@ -54,14 +57,7 @@ async fn f04_b39_a_restored_backup_is_a_new_incarnation_and_epochs_do_not_fall()
 #[tokio::test]
 async fn f04_a_backup_that_is_newer_than_the_copy_on_disk_is_told_by_the_last_beat() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, store) = (folder.path().join("cell"), folder.path().join("store.redb"));
-    std::fs::create_dir(&data).unwrap();
-    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
-    cell.registrar().register(declared("a/b/before", "http://h:1/")).await.unwrap();
-    cell.stop().await;
-    let backup = copy(&store, &folder.path().join("backup.redb"));
-
-    let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
+    let (cell, data, store, backup) = backed_up(folder.path()).await;
     let after = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
     let seen = after.registration.epoch.revision();
     let file = data.join("replica.us-east.beat");
@@ -71,16 +67,13 @@ async fn f04_a_backup_that_is_newer_than_the_copy_on_disk_is_told_by_the_last_be
     })
     .await;
     cell.stop().await;
-    for copy in ["replica.us-east.state", "replica.us.state.1"] {
+    for copy in ["replica.us-east.state", "replica.us-east.state.1"] {
         let _ = std::fs::remove_file(data.join(copy));
     }
 
     copy(&backup, &store);
     let cell = Cell::start(Embedded::open(&store).unwrap(), &data).await;
-    cell.until("a new incarnation", |cell| {
-        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == 2)
-    })
-    .await;
+    founded(&cell, 2).await;
     let again = cell.registrar().register(declared("a/b/after", "http://h:1/")).await.unwrap();
     assert!(again.registration.epoch > after.registration.epoch, "I03: epochs do not fall over a restore");
     cell.stop().await;
@@ -180,10 +173,7 @@ async fn f52_another_history_with_our_ordinal_is_left_for_a_new_incarnation() {
     let store = Embedded::memory().unwrap();
     Cell::start(store.clone(), &other).await.stop().await;
     let cell = Cell::start(store, &data).await;
-    cell.until("a new incarnation", |cell| {
-        cell.running.regions.own_view().position().is_some_and(|p| p.incarnation.ordinal() == 2)
-    })
-    .await;
+    founded(&cell, 2).await;
     let again = cell.registrar().register(declared("a/b/1", "http://h:1/")).await.unwrap();
     assert!(again.registration.epoch > known.registration.epoch, "I03");
     cell.stop().await;
