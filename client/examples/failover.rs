@@ -7,6 +7,9 @@ use rollcall_client::model::{Endpoint, Query, Region};
 use rollcall_client::{Called, Registry, RegistryOptions};
 use tokio::net::TcpStream;
 
+/// Rounds over all candidates: three failures eject one.
+const ROUNDS: usize = 5;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -19,20 +22,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let region = |name: &str| Region::parse(name).map_err(|finding| finding.to_string());
     let options = RegistryOptions::new([url], region(&own)?).with_failover([region(&other)?]);
     let registry = Registry::connect(options).await?;
-    for attempt in 1..=5 {
-        // Each time anew: whoever failed often enough is no longer among them.
-        let Some(candidate) = registry.resolve(&query).candidates.into_iter().next() else { break };
-        let called = call(&candidate.registration.declared.endpoints).await;
-        eprintln!(
-            "attempt {attempt}: {} in {}: {called:?}",
-            candidate.registration.declared.id, candidate.region
-        );
-        registry.report(&candidate.region, &candidate.registration, called);
-        if called == Called::Succeeded {
-            break;
+    for _ in 0..ROUNDS {
+        // Each time anew: whoever failed often enough is no longer among them, and the other region is when nobody of the
+        // own one is left.
+        let resolution = registry.resolve(&query);
+        if resolution.candidates.is_empty() {
+            return Err(format!("nobody to call: {}", resolution.outcome.as_str()).into());
+        }
+        for candidate in resolution.candidates {
+            let called = call(&candidate.registration.declared.endpoints).await;
+            eprintln!("{} in {}: {called:?}", candidate.registration.declared.id, candidate.region);
+            registry.report(&candidate.region, &candidate.registration, called);
+            if called == Called::Succeeded {
+                return Ok(());
+            }
         }
     }
-    Ok(())
+    Err(format!("nobody answered in {ROUNDS} rounds").into())
 }
 
 /// Stands for the call: connects to the first endpoint.

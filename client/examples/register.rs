@@ -19,7 +19,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..Declaration::default()
         },
     ))?;
-    let status = registrant.registered().await;
+    let status = loop {
+        match tokio::time::timeout(Duration::from_secs(2), registrant.registered()).await {
+            Ok(status) => break status,
+            Err(_) => eprintln!("not registered yet, trying on: {:?}", registrant.status().last_error),
+        }
+    };
     eprintln!("registered {} with epoch {:?}", status.id, status.epoch);
     tokio::signal::ctrl_c().await?;
     eprintln!("{:?}", registrant.close(Duration::from_secs(5)).await);
