@@ -61,6 +61,9 @@ fn tell(answer: &Value) -> Told {
     let mut text = table(&headings, rows.collect());
     let held = items(answer, "held");
     let mut notes = Vec::new();
+    if items(answer, "cohorts").is_empty() {
+        notes.push("calm: nothing is registered, so there is nothing to hold".to_owned());
+    }
     if !held.is_empty() {
         text.push_str("\n\n");
         text.push_str(&table(&["HELD"], held.iter().map(|id| vec![cell(Some(id))]).collect()));
@@ -109,7 +112,7 @@ a/b/d";
         assert_eq!(told.table, expected);
         assert!(told.notes[0].contains("rollcall guard release"), "{:?}", told.notes);
         let calm = tell(&json!({"state": "calm", "cohorts": [], "held": []}));
-        assert_eq!((calm.table.lines().count(), calm.notes.len()), (1, 0));
+        assert_eq!((calm.table.lines().count(), calm.notes.len()), (1, 1));
     }
 
     #[test]

@@ -96,7 +96,9 @@ fn lines(api: &Api) -> String {
         let status = publisher.borrow().clone();
         let state = match (status.waiting_for, status.heard_at) {
             (Some(reason), _) => format!("waiting: {reason}"),
-            (None, Some(_)) if status.is_standing_by => "standing by while another publishes".into(),
+            (None, Some(_)) if status.is_standing_by => {
+                "standing by while another publishes, if one does".into()
+            }
             (None, Some(_)) => "publishing".into(),
             (None, None) => "starting".into(),
         };
