@@ -11,9 +11,9 @@ use std::time::Duration;
 use rollcall_model::View;
 use tokio::sync::watch;
 
-/// Shortest time between two steps: under what anybody notices, and one message for five changes of a region that has a
-/// thousand a second.
-const PACE: Duration = Duration::from_millis(5);
+/// Shortest time between two steps: under what anybody notices, one message for two changes of a region that has a
+/// thousand a second, and what a hundred watchers have anyway.
+const PACE: Duration = Duration::from_millis(2);
 /// The same for many watchers, of each: twice what a message costs, so that a busy region's steps take half of a processor
 /// and not all there are.
 const PACE_OF_EACH: Duration = Duration::from_micros(20);
@@ -61,7 +61,7 @@ mod tests {
         sender.send_replace(view());
         shown.changed().await.unwrap();
         let slower = began.elapsed();
-        assert!((PACE * 2..PACE * 10).contains(&slower), "{slower:?} for 1,000 watchers");
+        assert!((pace(1_000)..pace(1_200)).contains(&slower), "{slower:?} for 1,000 watchers");
         drop(watchers);
         sender.send_replace(view());
         shown.changed().await.unwrap();
