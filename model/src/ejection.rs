@@ -4,7 +4,9 @@
 //! caller knows, so that those of the own region can be avoided and an agent never vanishes. A zone that fails as a whole
 //! while another answers is ejected as a whole, whatever its share: a caller that is itself cut off avoids all zones but
 //! its own. What is ejected is tried again by one call at a time, and comes back with the first that succeeds; a new
-//! epoch starts clean. Resolving takes everybody when nobody is left ([`resolve`](crate::resolve::resolve)).
+//! epoch starts clean. Whom the share spares is called after those that are well, and is no reason to stay in its region
+//! while another one has somebody who is; resolving takes everybody when nobody is left
+//! ([`resolve`](crate::resolve::resolve)).
 //!
 //! Never here: a word to anybody else. One caller's trouble with an instance may be the caller's own.
 
@@ -169,12 +171,10 @@ impl Ejections {
         if self.is_empty() {
             return Trust::Usable;
         }
-        let own = self.known(region, registration).map_or(Trust::Usable, |known| known.breaker.trust(now));
-        match (own, self.zones.trust(region, registration, now)) {
-            (Trust::Ejected, _) | (_, Trust::Ejected) => Trust::Ejected,
-            (Trust::Probe, _) | (_, Trust::Probe) => Trust::Probe,
-            (Trust::Usable, Trust::Usable) => Trust::Usable,
-        }
+        let own = self.known(region, registration).map_or(Trust::Usable, |known| {
+            if known.breaker.is_spared(now, &self.limits) { Trust::Spared } else { known.breaker.trust(now) }
+        });
+        own.max(self.zones.trust(region, registration, now))
     }
 
     /// Takes the one probe of an instance, or of its zone, that is due for it; whether it was still there.

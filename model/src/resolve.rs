@@ -34,11 +34,14 @@ pub enum Outcome {
     TooOld,
 }
 
-/// What a caller thinks of an instance, from its own calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a caller thinks of an instance, from its own calls; of two thoughts the later one here counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// Nothing speaks against it.
     Usable,
+    /// As bad as those that are avoided, and enough of its agent are already: the last to be tried of its region, and none
+    /// to stay there for.
+    Spared,
     /// It was avoided, and this call may try it again.
     Probe,
     /// It is avoided for now.
@@ -96,14 +99,19 @@ pub struct Resolving<'a, V, T> {
     has_not_loaded: bool,
     has_too_old: bool,
     has_ejected: bool,
+    /// Of the region that is being asked.
+    has_spared: bool,
+    /// The others of the region were taken; now those are that are spared.
+    takes_spared: bool,
     /// Nobody was left, so everybody is taken.
     takes_ejected: bool,
 }
 
 /// Asks the regions in turn.
 ///
-/// `trust` is asked about each instance that fits, once, and only as far as candidates are taken. When it leaves nobody
-/// in any region, everybody who fits is a candidate: an agent all of whose instances look bad is tried all the same.
+/// `trust` is asked about each instance that fits, and only as far as candidates are taken: once, and where somebody is
+/// spared once more when the others of the region were taken. When it leaves nobody in any region, everybody who fits is a
+/// candidate: an agent all of whose instances look bad is tried all the same.
 #[inline]
 pub fn resolve<'a, V, T>(asked: Asked<'a, V>, now: Instant, trust: T) -> Resolving<'a, V, T>
 where
@@ -131,12 +139,15 @@ where
     T: FnMut(&Region, &Registration) -> Trust,
 {
     let Some(met) = asked.at_hand(now) else { return Resolving::new(asked, now, trust).walk() };
-    match trust(met.region, met.registration) {
+    let trusted = trust(met.region, met.registration);
+    match trusted {
         Trust::Usable => Some(met),
         Trust::Probe => Some(Candidate { is_probe: true, ..met }),
-        Trust::Ejected => {
+        Trust::Spared | Trust::Ejected => {
             let mut resolving = Resolving::new(asked, now, trust);
+            // Whoever it was is met again by the walk, should nobody else be found.
             (resolving.is_ahead, resolving.has_ejected) = (true, true);
+            resolving.has_spared = trusted == Trust::Spared;
             resolving.walk()
         }
     }
@@ -234,6 +245,8 @@ where
             has_not_loaded: false,
             has_too_old: false,
             has_ejected: false,
+            has_spared: false,
+            takes_spared: false,
             takes_ejected: false,
         }
     }
@@ -254,7 +267,8 @@ where
         registration: &'a Arc<Registration>,
     ) -> Option<Candidate<'a>> {
         let trust = if self.takes_ejected { Trust::Usable } else { (self.trust)(region, registration) };
-        if trust == Trust::Ejected {
+        self.has_spared |= trust == Trust::Spared;
+        if trust == Trust::Ejected || self.takes_spared != (trust == Trust::Spared) {
             self.has_ejected = true;
             return None;
         }
@@ -279,6 +293,7 @@ where
             match self.order(self.at) {
                 Some(place) => {
                     self.at += 1;
+                    self.has_spared = false;
                     self.inside = self.enter(place);
                 }
                 None if self.has_ejected && !self.takes_ejected => {
@@ -307,7 +322,15 @@ where
                 }
             }
             let inside = self.inside.as_mut()?;
-            inside.rank = (inside.rank + 1..RANKS).find(|rank| inside.met & (1 << rank) != 0)?;
+            let is_met = |rank: &u8| inside.met & (1 << rank) != 0;
+            inside.rank = match (inside.rank + 1..RANKS).find(is_met) {
+                Some(next) => next,
+                None if self.is_found && self.has_spared && !self.takes_spared => {
+                    self.takes_spared = true;
+                    (0..RANKS).find(is_met)?
+                }
+                None => return None,
+            };
             inside.selected = inside.state.select(self.asked.query, None);
         }
     }

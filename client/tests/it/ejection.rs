@@ -78,6 +78,23 @@ async fn i28_who_fails_is_left_out_up_to_the_share_and_then_the_next_region_is_a
     assert_eq!(registry.ejected().len(), 2);
 }
 
+/// A small own region whose instances all fail is left also where the share lets not all of them be ejected.
+#[tokio::test]
+async fn mrg_a_region_of_which_nobody_answers_is_failed_over_however_few_the_other_one_has() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY), ("ops/mail/2", HEALTHY)]);
+    cell.load("eu", 1, &[("ops/mail/3", HEALTHY)]);
+    let registry = connect(serving.url(), &["eu"], DEADLINE * 10).await;
+    fail(&registry, "us:1");
+    fail(&registry, "us:2");
+    assert_eq!(registry.ejected().len(), 1, "I28: half of three at most");
+    assert_eq!(names(&mail(&registry)), set(&["eu:3"]));
+    // Nobody answers anywhere: all of the own region are tried.
+    fail(&registry, "eu:3");
+    assert_eq!(names(&mail(&registry)), set(&["us:1", "us:2"]));
+}
+
 #[tokio::test]
 async fn i28_when_it_is_due_one_caller_of_many_has_it_and_its_success_gives_it_back_to_all() {
     let cell = Cell::new();

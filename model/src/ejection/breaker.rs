@@ -20,13 +20,15 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Called. The bad calls in a row, and how many of the last ones timed out.
-    Closed { bad: u32, timed_out: u32 },
+    /// Called. The bad calls in a row, how many of the last ones timed out, and when the last one was.
+    Closed { bad: u32, timed_out: u32, last: Instant },
     /// Not called before this.
     Open { until: Instant },
     /// One call tries it; nobody hears of that call after this.
     Probing { until: Instant },
 }
+
+const WELL: Phase = Phase::Closed { bad: 0, timed_out: 0, last: Instant(Duration::ZERO) };
 
 /// What a report asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,7 @@ pub(super) enum Wish {
 
 impl Default for Breaker {
     fn default() -> Self {
-        let phase = Phase::Closed { bad: 0, timed_out: 0 };
-        Self { phase, opened: 0, since: Instant(Duration::ZERO) }
+        Self { phase: WELL, opened: 0, since: Instant(Duration::ZERO) }
     }
 }
 
@@ -70,6 +71,13 @@ impl Breaker {
             Phase::Open { until } | Phase::Probing { until } if now < until => Trust::Ejected,
             Phase::Open { .. } | Phase::Probing { .. } => Trust::Probe,
         }
+    }
+
+    /// Whether it would be ejected if it were not for the bound, by a bad call a short while ago. Later it may be as well
+    /// as others for what is known, so a call finds out.
+    pub(super) fn is_spared(&self, now: Instant, limits: &EjectionLimits) -> bool {
+        matches!(self.phase, Phase::Closed { bad, timed_out, last }
+            if is_enough(bad, timed_out, limits) && now.since(last) < limits.first)
     }
 
     pub(super) const fn is_ejected(&self) -> bool {
@@ -102,18 +110,14 @@ impl Breaker {
         }
         match (self.phase, called) {
             (Phase::Closed { .. }, Called::Succeeded) => {
-                self.phase = Phase::Closed { bad: 0, timed_out: 0 };
+                self.phase = WELL;
                 if self.opened == 0 || self.is_forgiven(now, limits) { Wish::Forget } else { Wish::Remember }
             }
-            (Phase::Closed { bad, timed_out }, Called::Failed | Called::TimedOut) => {
+            (Phase::Closed { bad, timed_out, .. }, Called::Failed | Called::TimedOut) => {
                 let bad = bad.saturating_add(1);
                 let timed_out = if called == Called::TimedOut { timed_out.saturating_add(1) } else { 0 };
-                self.phase = Phase::Closed { bad, timed_out };
-                if bad >= limits.bad_calls || timed_out >= limits.timeouts {
-                    Wish::Eject
-                } else {
-                    Wish::Remember
-                }
+                self.phase = Phase::Closed { bad, timed_out, last: now };
+                if is_enough(bad, timed_out, limits) { Wish::Eject } else { Wish::Remember }
             }
             (Phase::Open { .. } | Phase::Probing { .. }, Called::Succeeded) => Wish::Readmit,
             (Phase::Open { .. } | Phase::Probing { .. }, Called::Failed | Called::TimedOut) => {
@@ -142,11 +146,15 @@ impl Breaker {
 
     /// Called again, and remembered: if it fails again, it is ejected for longer.
     pub(super) const fn close(&mut self) {
-        self.phase = Phase::Closed { bad: 0, timed_out: 0 };
+        self.phase = WELL;
     }
 
     /// It did well for so long that its past says nothing any more.
     fn is_forgiven(&self, now: Instant, limits: &EjectionLimits) -> bool {
         self.opened > 0 && now.since(self.since) >= limits.most.saturating_mul(4)
     }
+}
+
+const fn is_enough(bad: u32, timed_out: u32, limits: &EjectionLimits) -> bool {
+    bad >= limits.bad_calls || timed_out >= limits.timeouts
 }

@@ -115,12 +115,8 @@ impl Groups {
     }
 
     fn trust(&self, agent: &str, now: Instant) -> Trust {
-        let whole = self.whole.breaker.trust(now);
-        match (whole, self.agents.get(agent).map(|group| group.breaker.trust(now))) {
-            (Trust::Ejected, _) | (_, Some(Trust::Ejected)) => Trust::Ejected,
-            (Trust::Probe, _) | (_, Some(Trust::Probe)) => Trust::Probe,
-            (Trust::Usable, Some(Trust::Usable) | None) => Trust::Usable,
-        }
+        let of_agent = self.agents.get(agent).map_or(Trust::Usable, |group| group.breaker.trust(now));
+        self.whole.breaker.trust(now).max(of_agent)
     }
 
     /// The whole, and this agent.

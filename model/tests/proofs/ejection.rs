@@ -179,6 +179,20 @@ fn i28_never_more_than_the_share_also_of_small_agents() {
 }
 
 #[test]
+fn i28_whom_the_share_spares_is_as_well_as_others_a_while_after_its_last_bad_call() {
+    let fleet = fleet(3);
+    let mut caller = Caller::of(&fleet);
+    caller.fail(&fleet[0], at(0));
+    assert_eq!(caller.fail(&fleet[1], at(0)), Reported::Spared);
+    assert_eq!(caller.trust(&fleet[1], at(4)), Trust::Spared);
+    assert_eq!(caller.trust(&fleet[1], at(5)), Trust::Usable, "a call finds out");
+    assert_eq!(caller.report(&fleet[1], Failed, at(5)), Reported::Spared);
+    assert_eq!(caller.trust(&fleet[1], at(9)), Trust::Spared);
+    caller.report(&fleet[1], Succeeded, at(9));
+    assert_eq!(caller.trust(&fleet[1], at(9)), Trust::Usable);
+}
+
+#[test]
 fn i28_instances_of_other_agents_do_not_count() {
     // Their ids stand before and between those of the agent itself.
     let others = ["ops/mail-in/1", "ops/mail-in/2", "ops/mail.x/1", "ops/mail0/1", "ops/mai/1"];
