@@ -16,8 +16,8 @@ use super::InOffice;
 use crate::random;
 use crate::store::{Hold, Tenure};
 
-/// Most removals of one sweep: what a second of the store's group commits carries.
-const SWEEP_MOST: usize = 20_000;
+/// Most removals of one sweep: about what a second of the store's group commits carries, so that a beat is late by little.
+const SWEEP_MOST: usize = 25_000;
 
 /// Most marks of one sweep: ten group commits, a tenth of a second of the store's time. A lost zone of 30,000 is told
 /// within a minute.
