@@ -10,7 +10,7 @@ use rollcall_model::{Moment, Revision, Snapshot, SnapshotBuilder, Timestamp, Upt
 use crate::convert::{delta, delta_from, head, head_from, registration, registration_from};
 use crate::reader::{Field, Value, field};
 use crate::store::Beat;
-use crate::{Reader, Unreadable, v1};
+use crate::{Reader, Unreadable, Writer, v1};
 
 const MAGIC: &[u8; 8] = b"ROLLCALL";
 const FORMAT: u32 = 1;
@@ -70,8 +70,9 @@ pub fn encode(saved: &Saved) -> Vec<u8> {
     };
     let mut bytes = vec![0; HEADER];
     bytes.extend_from_slice(&first.encode_to_vec());
+    let mut writer = Writer::default();
     for record in saved.snapshot.state().iter() {
-        prost::encoding::message::encode(RECORDS, &registration(record), &mut bytes);
+        writer.record(RECORDS, record, &mut bytes);
     }
     bytes.extend_from_slice(&last.encode_to_vec());
     let (header, body) = bytes.split_at_mut(HEADER);

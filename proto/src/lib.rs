@@ -17,9 +17,11 @@ pub mod refusal;
 pub mod renewals;
 pub mod store;
 pub mod unread;
+mod writer;
 pub mod written;
 
 pub use reader::Reader;
+pub use writer::Writer;
 
 /// Descriptors of all services and messages, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/rollcall.v1.fds.bin");

@@ -243,13 +243,20 @@ fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
 struct Shelf<T> {
     hashes: [RandomState; 2],
     lent: HashMap<(u64, u64), Weak<T>>,
+    /// What was lent last, by its bytes: in order of id it is nearly always asked for again, and nothing need be hashed.
+    last: (Vec<u8>, Weak<T>),
     /// How many there may be before those that came back are cleared away.
     sweep_at: usize,
 }
 
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
-        Self { hashes: [RandomState::new(), RandomState::new()], lent: HashMap::new(), sweep_at: LENT_MIN }
+        Self {
+            hashes: [RandomState::new(), RandomState::new()],
+            lent: HashMap::new(),
+            last: Default::default(),
+            sweep_at: LENT_MIN,
+        }
     }
 }
 
@@ -259,14 +266,20 @@ impl<T> Shelf<T> {
     }
 
     /// What these bytes are, if somebody has it.
-    fn lent(&self, bytes: &[u8]) -> Option<Arc<T>> {
-        self.lent.get(&self.key(bytes)).and_then(Weak::upgrade)
+    fn lent(&mut self, bytes: &[u8]) -> Option<Arc<T>> {
+        if self.last.0 == bytes
+            && let Some(known) = self.last.1.upgrade()
+        {
+            return Some(known);
+        }
+        let known = self.lent.get(&self.key(bytes)).and_then(Weak::upgrade)?;
+        self.remember(bytes, &known);
+        Some(known)
     }
 
     /// What these bytes are, made if nobody has it.
     fn lend(&mut self, bytes: &[u8], make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
-        let key = self.key(bytes);
-        if let Some(known) = self.lent.get(&key).and_then(Weak::upgrade) {
+        if let Some(known) = self.lent(bytes) {
             return Some(known);
         }
         let made = make()?;
@@ -274,8 +287,15 @@ impl<T> Shelf<T> {
             self.lent.retain(|_, lent| lent.strong_count() > 0);
             self.sweep_at = LENT_MIN.max(self.lent.len() * 2);
         }
-        self.lent.insert(key, Arc::downgrade(&made));
+        self.lent.insert(self.key(bytes), Arc::downgrade(&made));
+        self.remember(bytes, &made);
         Some(made)
+    }
+
+    fn remember(&mut self, bytes: &[u8], lent: &Arc<T>) {
+        self.last.0.clear();
+        self.last.0.extend_from_slice(bytes);
+        self.last.1 = Arc::downgrade(lent);
     }
 }
 

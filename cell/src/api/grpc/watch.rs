@@ -13,9 +13,9 @@ use axum::extract::Request;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use rollcall_model::{Code, Event};
-use rollcall_proto::convert;
 use rollcall_proto::v1::WatchRequest;
 use rollcall_proto::written::Written;
+use rollcall_proto::{Writer, convert};
 use tonic::server::{Grpc, ServerStreamingService};
 use tonic::{Response, Status};
 
@@ -97,10 +97,7 @@ fn message(recent: &Recent, event: &Event) -> Bytes {
     let write = || rollcall_proto::written::message(&convert::event(event));
     match event {
         Event::Delta(delta) => recent.bytes(delta, write),
-        Event::SnapshotBegin(_)
-        | Event::Page(_)
-        | Event::SnapshotEnd(..)
-        | Event::Bookmark(_)
-        | Event::Resync(..) => write(),
+        Event::Page(records) => Writer::default().page(records),
+        Event::SnapshotBegin(_) | Event::SnapshotEnd(..) | Event::Bookmark(_) | Event::Resync(..) => write(),
     }
 }
