@@ -19,9 +19,10 @@ use etcd_client::{Client, GetOptions};
 use rollcall_client::{Registry, RegistryOptions};
 use rollcall_model::resolve::{Asked, everybody, resolve};
 use rollcall_model::{
-    CapabilityName, Change, Delta, Event, Heard, Incarnation, Load, Position, Query, Reach, Registration,
-    Revision, Snapshot, SnapshotBuilder, State, Timestamp, View,
+    CapabilityName, Change, Delta, Epoch, Event, Heard, Incarnation, Load, Owned, Position, Query, Reach,
+    Registration, Revision, Snapshot, SnapshotBuilder, State, Timestamp, View,
 };
+use rollcall_proto::store::decode_registration;
 use rollcall_proto::v1::registrar_client::RegistrarClient;
 use rollcall_proto::v1::{RegisterRequest, SessionRequest, session_request, session_response};
 use rollcall_proto::{Reader, convert};
@@ -33,8 +34,8 @@ const CAPABILITIES: usize = 1_000;
 const SIZES: [(usize, usize, f64); 2] = [(100_000, 5, 0.3), (1_000_000, 3, 2.5)];
 const CONNECTIONS: usize = 4;
 const IN_FLIGHT: usize = 256;
-/// The page of etcd's own reads that was the fastest of 1,000, 5,000 and 10,000.
-const ETCD_PAGE: i64 = 10_000;
+/// Pages of etcd's reads: as etcd's own mirror reads a prefix, and the fastest of 1,000, 5,000 and 10,000.
+const ETCD_PAGES: [i64; 2] = [1_000, 10_000];
 /// Records of a page in memory: near the cell's.
 const PAGE: usize = 4_000;
 const CHANGES: usize = 20_000;
@@ -42,6 +43,9 @@ const CHANGES: usize = 20_000;
 pub(super) fn run(arguments: &[String]) {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["client", url, count] => client(url, count.parse().expect("a number")),
+        ["etcd", url, count, page] => {
+            etcd_client(url, count.parse().expect("a number"), page.parse().expect("a number"))
+        }
         ["pages", count, path] => write_pages(count.parse().expect("a number"), path),
         ["memory", count, path] => in_memory(count.parse().expect("a number"), path),
         _ => all(),
@@ -65,7 +69,7 @@ fn all() {
     for (many, rounds, goal) in SIZES {
         runtime.block_on(fill(&region, before, many));
         before = many;
-        whole(&runtime, &region, many, rounds, goal);
+        whole(&region, many, rounds, goal);
     }
 }
 
@@ -76,28 +80,38 @@ fn query(word: usize) -> Query {
 
 // ---- over the wire
 
-fn whole(runtime: &tokio::runtime::Runtime, region: &Region, many: usize, rounds: usize, goal: f64) {
-    let (mut ours, mut theirs, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut bytes, mut of_client, mut of_cell) = (Vec::new(), Vec::new(), Vec::new());
+fn whole(region: &Region, many: usize, rounds: usize, goal: f64) {
+    let (url, etcd, many) = (region.cell(), region.etcd(), many.to_string());
+    let told = |arguments: &[&str]| -> Vec<f64> {
+        let told = child("snapshot", arguments);
+        told.split_whitespace().map(|word| word.parse().expect("a number")).collect()
+    };
+    let (mut ours, mut of_cell) = (Vec::new(), Vec::new());
+    let mut theirs = ETCD_PAGES.map(|_| Vec::new());
     for _ in 0..rounds {
         let cell = region.cell_time();
-        let told = child("snapshot", &["client", &region.cell(), &many.to_string()]);
+        ours.push(told(&["client", &url, &many]));
         of_cell.push((region.cell_time() - cell).as_secs_f64());
-        let told: Vec<f64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-        let pages = runtime.block_on(etcd_pages(region, many));
-        ours.push(told[0]);
-        of_client.push(told[1]);
-        bytes.push(told[2]);
-        theirs.push(pages);
-        ratio.push(pages / told[0]);
+        for (page, theirs) in ETCD_PAGES.iter().zip(&mut theirs) {
+            theirs.push(told(&["etcd", &etcd, &many, &page.to_string()]));
+        }
     }
+    let column = |of: &[Vec<f64>], at: usize| of.iter().map(|row| row[at]).collect::<Vec<_>>();
+    let against = |of: &[Vec<f64>], at: usize| {
+        let ratios: Vec<f64> = column(of, at).iter().zip(column(&ours, 0)).map(|(of, us)| of / us).collect();
+        spread(&ratios, 1)
+    };
     println!("{many} instances over the wire; load {}", load());
-    println!("  snapshot to usable, s            {}  (goal {goal})", spread(&ours, 2));
-    println!("  processor time, client, s        {}", spread(&of_client, 2));
+    println!("  snapshot to usable, s            {}  (goal {goal})", spread(&column(&ours, 0), 2));
+    println!("  processor time, client, s        {}", spread(&column(&ours, 1), 2));
     println!("  processor time, cell, s          {}", spread(&of_cell, 2));
-    println!("  pages of etcd, received, s       {}", spread(&theirs, 2));
-    println!("  how much faster                  {}  (goal 10)", spread(&ratio, 2));
-    println!("  client's resident bytes each     {}", spread(&bytes, 0));
+    println!("  client's resident bytes each     {}", spread(&column(&ours, 2), 0));
+    for (page, theirs) in ETCD_PAGES.iter().zip(&theirs) {
+        println!("  etcd in pages of {page}, to the same view, s   {}", spread(&column(theirs, 0), 2));
+        println!("    of it until pages were there, s   {}", spread(&column(theirs, 1), 2));
+        println!("    how much faster                   {}  (goal 10)", against(theirs, 0));
+        println!("    than pages that nobody reads      {}", against(theirs, 1));
+    }
 }
 
 /// Connects, waits until everything is there and found, and tells seconds, processor seconds and bytes each.
@@ -122,27 +136,58 @@ fn client(url: &str, many: u64) {
     println!("{took} {worked} {each}");
 }
 
-/// All registrations, straight from etcd at one revision.
-async fn etcd_pages(region: &Region, many: usize) -> f64 {
-    let mut client = Client::connect([region.etcd()], None).await.expect("etcd answers").kv_client();
-    let prefix = "rollcall/v1/us-east/reg/";
+/// The same straight from etcd: pages at one revision, each read when it is there, to the same view. It tells seconds,
+/// seconds that were waiting for pages alone, and processor seconds.
+fn etcd_client(url: &str, many: usize, page: i64) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let started = Instant::now();
-    let (mut from, mut revision, mut seen) = (prefix.as_bytes().to_vec(), 0, 0);
+    let (view, waited) = runtime.block_on(from_etcd(url, page));
+    let found = view.state().is_some_and(|state| state.select(&query(0), None).next().is_some());
+    assert!(found, "nobody found");
+    let took = started.elapsed().as_secs_f64();
+    assert_eq!(view.state().map(State::count), Some(many as u64), "registrations in etcd");
+    println!("{took} {waited} {}", cpu_time(std::process::id()).as_secs_f64());
+}
+
+async fn from_etcd(url: &str, page: i64) -> (View, f64) {
+    let mut client = Client::connect([url], None).await.expect("etcd answers").kv_client();
+    let (mut from, mut revision) = (b"rollcall/v1/us-east/reg/".to_vec(), 0);
+    let (mut state, mut waited) = (State::default(), Duration::ZERO);
     loop {
-        let options = GetOptions::new().with_range("rollcall/v1/us-east/reg0").with_limit(ETCD_PAGE);
+        let asked = Instant::now();
+        let options = GetOptions::new().with_range("rollcall/v1/us-east/reg0").with_limit(page);
         let answer = client.get(from.clone(), Some(options.with_revision(revision))).await.expect("a page");
-        revision = answer.header().expect("a header").revision().min(if revision == 0 {
-            i64::MAX
-        } else {
-            revision
-        });
-        seen += answer.kvs().len();
+        waited += asked.elapsed();
+        if revision == 0 {
+            revision = answer.header().expect("a header").revision();
+        }
+        for entry in answer.kvs() {
+            state.put(Arc::new(stored(entry)));
+        }
         let Some(last) = answer.kvs().last().filter(|_| answer.more()) else { break };
         from = last.key().to_vec();
         from.push(0);
     }
-    assert_eq!(seen, many, "registrations in etcd");
-    started.elapsed().as_secs_f64()
+    let incarnation = Incarnation::new(1, "bench").expect("an incarnation");
+    let position = Position::new(incarnation, Revision(revision.cast_unsigned()));
+    let region = rollcall_model::Region::parse("us-east").expect("a region");
+    let mut view = View::new(region.clone());
+    view.install(Snapshot::of(region, position, state), None, "started", Timestamp(0));
+    (view, waited.as_secs_f64())
+}
+
+fn stored(entry: &etcd_client::KeyValue) -> Registration {
+    let stored = decode_registration(entry.value()).expect("a registration");
+    let revision = Revision(entry.mod_revision().cast_unsigned());
+    let owned = Owned::of(&stored.declared);
+    Registration {
+        declared: stored.declared,
+        epoch: Epoch::new(stored.ordinal, revision),
+        registered_at: stored.registered_at,
+        revision,
+        owned,
+        replaced: stored.replaced,
+    }
 }
 
 /// Registers those that are missing, through the cell.
