@@ -6,20 +6,18 @@
 mod pauses;
 
 use rollcall_model::{BreakerLimits, Clock, Event, Follower, Next, View};
-use rollcall_proto::Reader;
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::Copies;
 use crate::error::CallError;
-use crate::transport::{Watches, Watching};
+use crate::transport::{SharedReader, Watches, Watching};
 
 use pauses::{LASTING, Pauses};
 
 /// One region being followed.
 pub(crate) struct Following<P> {
     watches: std::sync::Arc<Watches>,
-    /// Of one watch after the other, so that what was read before is shared with what comes.
-    reader: Reader,
+    reader: SharedReader,
     view: View,
     /// None when nothing is kept on disk.
     copies: Option<Copies>,
@@ -55,7 +53,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
         let published = view.state().is_some();
         Self {
             watches,
-            reader: Reader::default(),
+            reader: SharedReader::default(),
             view,
             copies,
             clock,
@@ -116,7 +114,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
     async fn watch_once(&mut self, restarted: Option<&'static str>) -> End {
         self.delivered = false;
         let since = if restarted.is_some() { None } else { self.view.position() };
-        let mut watching = match self.watches.watch(self.view.region(), since).await {
+        let mut watching = match self.watches.watch(self.view.region(), since, &self.reader).await {
             Ok(watching) => watching,
             Err(error) => return End::Broken(Some(error)),
         };
@@ -128,7 +126,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
     async fn take_events(&mut self, watching: &mut Watching, restarted: Option<&'static str>) -> End {
         let mut follower = Follower::new(restarted);
         loop {
-            let event = match watching.next(&mut self.reader).await {
+            let event = match watching.next().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return End::Broken(None),
                 Err(CallError::Unreadable(why)) => {

@@ -20,7 +20,7 @@ use crate::error::CallError;
 use crate::memory::MemoryRegistry;
 
 pub(crate) use cells::Cells;
-pub(crate) use watches::{Watches, Watching};
+pub(crate) use watches::{SharedReader, Watches, Watching};
 
 /// Where a registrant's calls go.
 #[derive(Clone, Debug)]

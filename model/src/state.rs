@@ -42,9 +42,9 @@ impl State {
             records.sort_by(|one, other| one.declared.id.cmp(&other.declared.id));
             records.dedup_by(|next, kept| next.declared.id == kept.declared.id);
         }
-        let digest = records.iter().fold(StateDigest::default(), |digest, one| digest.with(one.hash128()));
-        let listed = Listing::in_order(&records);
-        Self { index: Index::of(&records, &listed), records: listed, facets: None, digest }
+        let mut gathered = Gathered::default();
+        records.into_iter().for_each(|one| gathered.add(one));
+        gathered.finish()
     }
 
     /// How many registrations there are.
@@ -214,6 +214,40 @@ impl State {
             return Err("I18: the digest is not what the records say");
         }
         Ok(())
+    }
+}
+
+/// A state on its way: what can be done with each registration is done as it comes, so that whoever reads many of them
+/// has little left to do behind the last one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    records: Vec<Arc<Registration>>,
+    /// Of what stands in order of id; what comes out of order is only kept.
+    digest: StateDigest,
+    words: index::Gathered,
+    is_out_of_order: bool,
+}
+
+impl Gathered {
+    /// Takes one registration; of those of one id the last counts.
+    pub(crate) fn add(&mut self, one: Arc<Registration>) {
+        let is_next = |last: &Arc<Registration>| last.declared.id < one.declared.id;
+        self.is_out_of_order |= !self.records.last().is_none_or(is_next);
+        if !self.is_out_of_order {
+            self.digest = self.digest.with(one.hash128());
+            self.words.add(&one);
+        }
+        self.records.push(one);
+    }
+
+    /// The state of all that came.
+    pub(crate) fn finish(self) -> State {
+        if self.is_out_of_order {
+            return State::of(self.records);
+        }
+        let records = Listing::in_order(&self.records);
+        let index = self.words.finish(&self.records, &records);
+        State { records, index, facets: None, digest: self.digest }
     }
 }
 

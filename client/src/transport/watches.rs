@@ -1,10 +1,16 @@
 //! Watches of regions, on a connection of their own.
+//!
+//! What comes is read by a task of its own, so that a page is read while the one before it is put into its state. It is
+//! never more than a few messages ahead; then the cell waits.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rollcall_model::{Event, Position, Region};
 use rollcall_proto::{Reader, convert, unread, v1};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
@@ -21,6 +27,11 @@ const OPEN_MAX: Duration = Duration::from_secs(5);
 /// Largest message: a page is under 1 MiB; a delta never splits a revision, and one commit of the store is 1 MiB of
 /// values. Room for both with what wraps them.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Events that are read ahead: one to be taken next, and one behind it.
+const AHEAD: usize = 2;
+
+/// Reads the messages of one region's watches, of one after the other: what was read before is shared with what comes.
+pub(crate) type SharedReader = Arc<Mutex<Reader>>;
 
 /// The processes of one cell, to be watched. One connection at a time.
 #[derive(Debug)]
@@ -39,6 +50,7 @@ impl Watches {
         &self,
         region: &Region,
         since: Option<&Position>,
+        reader: &SharedReader,
     ) -> Result<Watching, CallError> {
         let request = v1::WatchRequest {
             region: region.as_str().to_owned(),
@@ -53,7 +65,7 @@ impl Watches {
             Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: OPEN_MAX }),
         };
         match opened {
-            Ok(stream) => Ok(Watching { stream, turn: taken.turn, url: taken.url }),
+            Ok(stream) => Ok(Watching::of(stream, Arc::clone(reader), taken.turn, taken.url)),
             Err(error) => {
                 self.turns.judge(&taken, &error);
                 Err(error)
@@ -71,23 +83,38 @@ fn connect(url: &Endpoint) -> Channel {
     url.clone().http2_keep_alive_interval(PING).keep_alive_timeout(PING).connect_lazy()
 }
 
-/// An open watch.
+/// An open watch. Its task ends with it.
 pub(crate) struct Watching {
-    stream: Streaming<Bytes>,
+    events: mpsc::Receiver<Result<Event, CallError>>,
     turn: u64,
-    url: String,
+    _task: JoinSet<()>,
 }
 
 impl Watching {
-    /// The next event; waits as long as nothing happens. `None` when the cell ended the stream.
-    pub(crate) async fn next(&mut self, reader: &mut Reader) -> Result<Option<Event>, CallError> {
-        match self.stream.message().await {
-            Ok(Some(message)) => reader
-                .event(&message)
-                .map(Some)
-                .map_err(|unreadable| CallError::Unreadable(unreadable.to_string())),
-            Ok(None) => Ok(None),
-            Err(status) => Err(call_error(&self.url, &status)),
-        }
+    fn of(mut stream: Streaming<Bytes>, reader: SharedReader, turn: u64, url: String) -> Self {
+        let (read, events) = mpsc::channel(AHEAD);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while let Some(message) = stream.message().await.transpose() {
+                let event = message.map_err(|status| call_error(&url, &status));
+                let event = event.and_then(|message| event_of(&reader, &message));
+                let is_last = event.is_err();
+                if read.send(event).await.is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self { events, turn, _task: task }
     }
+
+    /// The next event; waits as long as nothing happens. `None` when the cell ended the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, CallError> {
+        self.events.recv().await.transpose()
+    }
+}
+
+fn event_of(reader: &Mutex<Reader>, message: &[u8]) -> Result<Event, CallError> {
+    // What was lent is whole whoever panicked.
+    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+    reader.event(message).map_err(|unreadable| CallError::Unreadable(unreadable.to_string()))
 }

@@ -77,24 +77,6 @@ impl Hash for Word {
 }
 
 impl Index {
-    /// The index of registrations that stand in order of id, no id twice, and are listed so.
-    pub(super) fn of(records: &[Arc<Registration>], listed: &Listing) -> Self {
-        let mut index = Self { names: Names::of(records, listed), ..Self::default() };
-        let mut collected: [HashMap<Word, Collected, BuildHasherDefault<WordHasher>>; KINDS] =
-            std::array::from_fn(|_| HashMap::default());
-        for one in records {
-            for (kind, word) in words(one) {
-                collected[kind].entry(word.word()).or_default().add(word, one);
-            }
-        }
-        for (words, collected) in index.words.iter_mut().zip(collected) {
-            for (word, all) in collected {
-                words.insert(word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden });
-            }
-        }
-        index
-    }
-
     pub(super) fn get<'a>(&'a self, word: Asked<'_>, records: &'a Listing) -> Option<Known<'a>> {
         match word.kind() {
             None => Some(Known { those: self.names.get(word.word(), records)?, hidden: 0 }),
@@ -170,8 +152,31 @@ impl Index {
     }
 }
 
+/// An index on its way, of registrations that come in order of id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered([HashMap<Word, Collected, BuildHasherDefault<WordHasher>>; KINDS]);
+
+impl Gathered {
+    pub(super) fn add(&mut self, one: &Arc<Registration>) {
+        for (kind, word) in words(one) {
+            self.0[kind].entry(word.word()).or_default().add(word, one);
+        }
+    }
+
+    /// The index of these registrations: all that came, no id twice, and listed so.
+    pub(super) fn finish(self, records: &[Arc<Registration>], listed: &Listing) -> Index {
+        let mut index = Index { names: Names::of(records, listed), ..Index::default() };
+        for (words, gathered) in index.words.iter_mut().zip(self.0) {
+            for (word, all) in gathered {
+                words.insert(word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden });
+            }
+        }
+        index
+    }
+}
+
 /// Who has one word, in order of id, while an index is made.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Collected {
     listed: Vec<Arc<Registration>>,
     hidden: usize,
