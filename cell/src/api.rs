@@ -24,6 +24,7 @@ use crate::admission::{AdmissionHandle, Standing};
 use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;
+use crate::store::silence::Silence;
 use crate::store::space::Space;
 
 pub use figures::Figures;
@@ -40,6 +41,8 @@ pub struct Api {
     pub regions: Regions,
     /// Whether the store has any.
     pub space: Space,
+    /// Whether it answers.
+    pub silence: Silence,
     /// What is counted of calls.
     pub figures: Figures,
     /// Time.

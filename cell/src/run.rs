@@ -23,7 +23,9 @@ use crate::regions::Regions;
 use crate::registrar::{Registrar, Renewals, Turns, Unwritten};
 use crate::replica::Replica;
 use crate::store::Store;
-use crate::store::space::{Noticed, Space};
+use crate::store::noticed::Noticed;
+use crate::store::silence::Silence;
+use crate::store::space::Space;
 use crate::views::RemoteView;
 
 /// What a cell needs from its process.
@@ -85,7 +87,9 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let own = region(&config.region)?;
     let space = Space::default();
     space.register(&metrics);
-    let store = Arc::new(Noticed::new(store, space.clone()));
+    let silence = Silence::default();
+    silence.register(&metrics);
+    let store = Arc::new(Noticed::new(store, space.clone(), silence.clone()));
     let cancel = tasks.cancelled();
     if keep_on_disk {
         let lock =
@@ -182,6 +186,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         admission,
         regions: regions.clone(),
         space,
+        silence,
         figures: api::Figures::new(&metrics, clock.clone()),
         clock,
         zone: config.zone.clone(),

@@ -13,7 +13,9 @@ pub mod contract;
 pub mod embedded;
 pub mod etcd;
 pub mod keys;
+pub mod noticed;
 mod rules;
+pub mod silence;
 pub mod space;
 
 use std::future::Future;

@@ -35,6 +35,38 @@ async fn a_cell_that_never_reached_its_store_lives_and_is_not_ready() {
     cell.fenced("DELETE", path, "7", &Value::Null).await.refused(503, "store_unavailable");
 }
 
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_told_by_readiness_and_figure_until_it_does() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    let other = Cell::with("us", &[], store.clone()).await;
+    let says = async |cell: &Cell, line: &str, silent: &str| {
+        let (ready, figures) = (cell.get("/readyz?verbose").await, cell.get("/metrics").await.text);
+        let line = format!("\nstore (not needed to be ready): {line}");
+        (ready.status == 200
+            && ready.text.contains(&line)
+            && figures.contains(&format!("\nrollcall_cell_store_silent {silent}\n")))
+        .then_some(ready.text)
+    };
+    for mood in [Mood::Away, Mood::Severed] {
+        for process in [&cell, &other] {
+            eventually("it answers", || says(process, "it answers\n", "0")).await;
+        }
+        store.becomes(mood);
+        let told = eventually("the keeper's process says so", || says(&cell, "no answer for ", "1")).await;
+        assert!(told.contains("it is away") || told.contains("it broke off"), "why: {told}");
+        assert!(told.contains("what [store] names has to be up"), "what to do: {told}");
+        if mood == Mood::Severed {
+            eventually("so does one that writes nothing", || says(&other, "no answer for ", "1")).await;
+        }
+        store.becomes(Mood::Well);
+    }
+    for process in [&cell, &other] {
+        eventually("it answers again", || says(process, "it answers\n", "0")).await;
+    }
+}
+
 /// A process that is killed in an outage shows after its start what it showed before.
 #[tokio::test]
 async fn what_was_registered_just_before_the_store_went_away_is_on_disk_while_it_is_away() {

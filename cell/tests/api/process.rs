@@ -11,6 +11,7 @@ async fn the_process_says_that_it_lives_serves_and_what_it_is() {
     assert_eq!(cell.get("/readyz").await.status, 200);
     let verbose = cell.get("/readyz?verbose").await;
     assert!(verbose.text.contains("us (own): current"), "{}", verbose.text);
+    assert!(verbose.text.contains("store (not needed to be ready): it answers\n"), "{}", verbose.text);
     let version = cell.get("/version").await.json();
     assert_eq!((&version["region"], &version["role"]), (&json!("us"), &json!("cell")));
     assert!(version["version"].is_string() && version["commit"].is_string());

@@ -74,6 +74,16 @@ fn ready(answers: &Answers) -> Check {
     }
 }
 
+/// What readiness says of a part of the process, in its lines or in the words of its refusal.
+fn part(answers: &Answers, name: &str) -> Option<String> {
+    let prefix = format!("{name} (not needed to be ready): ");
+    let of = |line: &str| line.strip_prefix(&prefix).map(str::to_owned);
+    match &answers.ready {
+        Ok(text) => text.lines().find_map(of),
+        Err(failure) => said(failure).split("; ").find_map(of),
+    }
+}
+
 /// The keeper writes a beat to the store each second, so that the own region's age tells of both.
 fn keeper_and_store(answers: &Answers) -> Vec<Check> {
     let regions = answers.regions.as_ref().ok().map(list).unwrap_or_default();
@@ -84,12 +94,11 @@ fn keeper_and_store(answers: &Answers) -> Vec<Check> {
         Some(_) => format!("the last beat was {} ago", seconds(own.and_then(|own| own.get("age_ms")))),
         None => "nothing was ever heard of it".to_owned(),
     };
-    // A process that writes knows it; its beats are missing for the same reason.
-    let full =
-        answers.ready.as_ref().ok().and_then(|text| {
-            text.lines().find_map(|line| line.strip_prefix("store (not needed to be ready): "))
-        });
-    if let Some((lack, next)) = full.and_then(|line| line.split_once(": ")) {
+    // Whoever asks it knows it before the age of the last beat tells.
+    let told = part(answers, "store");
+    // Its advice has colons of its own.
+    let full = told.as_ref().filter(|told| told.starts_with("out of space"));
+    if let Some((lack, next)) = full.and_then(|told| told.split_once(": ")) {
         let keeper = match &answers.guard {
             Ok(_) => Check::ok("keeper", "in office: it stays there, and renewals go on"),
             Err(failure) => Check::fail(
@@ -99,6 +108,21 @@ fn keeper_and_store(answers: &Answers) -> Vec<Check> {
             ),
         };
         return vec![Check::fail("store", lack.to_owned(), next.to_owned()), keeper];
+    }
+    if let Some((lack, next)) = told.as_ref().and_then(|told| told.rsplit_once(": ")) {
+        let keeper = match &answers.guard {
+            Ok(_) => Check::warn(
+                "keeper",
+                "in office still; without the store its office ends in seconds, and renewals are refused then",
+                "see store",
+            ),
+            Err(failure) => Check::fail(
+                "keeper",
+                said(failure),
+                "none can be elected without the store: bring that back first",
+            ),
+        };
+        return vec![Check::fail("store", format!("{lack}; {last}"), next.to_owned()), keeper];
     }
     let is_here = answers.ready.as_ref().is_ok_and(|text| text.contains("ready): this process"));
     match (&answers.guard, is_heard) {

@@ -11,7 +11,7 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::refusal::Refusal;
 use crate::regions::Which;
-use crate::store::space::REMEDY;
+use crate::store::{silence, space};
 
 pub(super) fn text(text: String) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
@@ -50,12 +50,22 @@ fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
         lines.push(format!("{} ({role}): {}", view.region(), view.freshness(now).as_str()));
     }
     let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
-    if let Some(time) = api.space.lacks_for() {
-        let seconds = time.as_secs();
-        lines.push(format!("store (not needed to be ready): out of space for {seconds} s: {REMEDY}"));
-    }
+    lines.push(format!("store (not needed to be ready): {}", store(api)));
     lines.push(format!("keeper (not needed to be ready): {office}"));
     Ok(lines)
+}
+
+/// How the store is, with what to do behind the last colon unless it is well.
+fn store(api: &Shared) -> String {
+    // A store that answered nothing since is not known to be full still.
+    if let Some(silent) = api.silence.now() {
+        let (seconds, why) = (silent.lasts.as_secs(), silent.why);
+        return format!("no answer for {seconds} s: {why}: {}", silence::REMEDY);
+    }
+    match api.space.lacks_for() {
+        Some(time) => format!("out of space for {} s: {}", time.as_secs(), space::REMEDY),
+        None => "it answers".to_owned(),
+    }
 }
 
 /// The figures, for Prometheus.

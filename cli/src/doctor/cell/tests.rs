@@ -98,6 +98,27 @@ fn a_store_that_is_away_is_the_first_thing_to_mend() {
 }
 
 #[test]
+fn a_store_that_does_not_answer_is_told_while_the_last_beat_is_young() {
+    let line = "store (not needed to be ready): no answer for 1 s: the store cannot be reached: http://h:2379: x: bring it back";
+    let ready = format!("ready\nus (own): current\n{line}\nkeeper (not needed to be ready): this process\n");
+    let silent = || Answers { ready: Ok(ready.clone()), ..well() };
+    let expected = [finding("store", Verdict::Fail), finding("keeper", Verdict::Warn)];
+    assert_eq!(findings(silent()), expected);
+    let store = judged(silent()).into_iter().find(|check| check.name == "store").unwrap();
+    let detail =
+        "no answer for 1 s: the store cannot be reached: http://h:2379: x; the last beat was 0.2 s ago";
+    assert_eq!((store.detail.as_str(), store.next.as_deref()), (detail, Some("bring it back")));
+    // A cell that never loaded says it with its refusal.
+    let detail = format!("the state of us is not loaded yet; us (own): not_loaded; {line}");
+    let regions = json!({"regions": [region("us", "own", "not_loaded", None)]});
+    let never = Answers { ready: Err(refused(&detail)), regions: Ok(regions), ..well() };
+    let store = judged(never).into_iter().find(|check| check.name == "store").unwrap();
+    assert!(store.detail.contains("http://h:2379"), "{store:?}");
+    let answers = "ready\nstore (not needed to be ready): it answers\n";
+    assert_eq!(findings(Answers { ready: Ok(answers.into()), ..well() }), []);
+}
+
+#[test]
 fn a_cell_that_never_loaded_is_not_ready() {
     let regions = json!({"regions": [region("us", "own", "not_loaded", None)]});
     let ready = Err(refused("the state of us is not loaded yet"));
