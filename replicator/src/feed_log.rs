@@ -125,6 +125,12 @@ pub trait Appender: Clone + Send + Sync + 'static {
     /// only the answer, and waits for as long as the log is away. The caller bounds how many it has under way, and how
     /// long it waits.
     fn append(&self, topic: &Topic, record: Outgoing) -> Appending;
+
+    /// What the way to the log last complained of while records wait, where the adapter knows. It may pass by itself, and
+    /// may not even be why they wait.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A topic's records as they come.

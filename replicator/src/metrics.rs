@@ -5,7 +5,7 @@ use rollcall_runtime::Metrics;
 use rollcall_runtime::meter::{Counter, KeyValue};
 use tokio::sync::watch;
 
-use crate::publisher::Status;
+use crate::publisher::{Doing, Status};
 use crate::views::Views;
 
 /// The counters; clones count together.
@@ -86,15 +86,13 @@ pub(crate) fn observe(
     );
     let Some(publisher) = publisher else { return };
     let (now, began, drifting) = (clock.clone(), clock.now(), publisher.clone());
-    let publishing = publisher.clone();
+    let (publishing, seen_at) = (publisher.clone(), clock.clone());
     metrics.observable_gauge(
         "rollcall.replicator.publisher.active",
         "",
-        "1 while this process publishes the own region, 0 while it stands by or cannot.",
+        "1 while this process publishes the own region, 0 while it stands by, or the log takes nothing.",
         move |gauge| {
-            let status = publishing.borrow();
-            let is_active =
-                status.waiting_for.is_none() && status.heard_at.is_some() && !status.is_standing_by;
+            let is_active = publishing.borrow().doing(seen_at.now()) == Doing::Publishing;
             gauge.observe(f64::from(u8::from(is_active)), &[]);
         },
     );

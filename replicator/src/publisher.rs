@@ -9,6 +9,7 @@
 mod pages;
 pub mod plan;
 pub mod standby;
+mod status;
 mod waiting;
 
 use std::convert::Infallible;
@@ -31,6 +32,8 @@ use crate::source::{Events, Source, SourceError};
 use plan::{Offer, Owed, Plan, Schedule};
 use standby::Rival;
 
+pub use status::{Doing, Status, Unanswered};
+
 /// First and longest wait between two tries, full jitter: views are to be current ten seconds after the log is back.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// A session that lived this long ends the row of failures.
@@ -39,20 +42,6 @@ const LASTING: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(250);
 /// How often the snapshot topic is looked for: nothing else notices for minutes when somebody removes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// What the publisher shows of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// Up to where the log has acknowledged the feed.
-    pub position: Option<Position>,
-    /// When the log last took something, from this publisher or, while that stands by, from another.
-    pub heard_at: Option<Instant>,
-    /// What it waits for; nothing while all goes well.
-    pub waiting_for: Option<String>,
-    /// Whether another publishes, and this one waits for it to stop.
-    pub is_standing_by: bool,
-    /// What of the topics was otherwise than they would be created, when publishing last began.
-    pub drift: Vec<Drift>,
-}
 
 /// The task that publishes one region.
 pub struct Publisher<L> {
@@ -208,6 +197,7 @@ impl<L: FeedLog> Publisher<L> {
         tracing::info!(region = %self.region, tail = ?tail.position, offsets = ?tail.offsets, %since, "publishing");
         self.status.send_modify(|status| {
             status.waiting_for = None;
+            status.unanswered = None;
             status.is_standing_by = false;
             status.heard_at = Some(self.clock.now());
         });
@@ -281,6 +271,7 @@ impl<L: FeedLog> Publisher<L> {
                     self.status.send_modify(|status| {
                         status.position = Some(to);
                         status.heard_at = Some(now);
+                        status.unanswered = None;
                     });
                 }
                 event = events.next(), if plan.has_room() => {
@@ -303,6 +294,12 @@ impl<L: FeedLog> Publisher<L> {
                     }
                 }
                 _ = ticks.tick() => {
+                    let unanswered = plan.waits_since().map(|since| self.unanswered(since, &appender));
+                    self.status.send_if_modified(|status| {
+                        let is_news = status.unanswered != unanswered;
+                        status.unanswered = unanswered;
+                        is_news
+                    });
                     if looking.is_none() && self.clock.now().since(looked_at) >= LOOK_EVERY {
                         looked_at = self.clock.now();
                         let (log, topic) = (self.log.clone(), Topic::snapshot(&self.region));
@@ -317,6 +314,12 @@ impl<L: FeedLog> Publisher<L> {
                 }
             }
         }
+    }
+
+    fn unanswered(&self, since: Instant, appender: &L::Appender) -> Unanswered {
+        let (said, address) = (appender.trouble(), self.log.address());
+        let trouble = said.unwrap_or_else(|| "it says nothing".to_owned());
+        Unanswered { since, trouble: format!("{trouble} (log at {address})") }
     }
 
     /// Takes one event into the own state and, if the feed needs it, hands it to the log.

@@ -20,6 +20,7 @@ use rollcall_runtime::{build_info, meter};
 use serde::Serialize;
 
 use super::{Api, Shared};
+use crate::publisher::Doing;
 
 /// All routes.
 pub fn routes(api: Api) -> Router {
@@ -94,13 +95,11 @@ fn lines(api: &Api) -> String {
     }
     if let Some(publisher) = &api.publisher {
         let status = publisher.borrow().clone();
-        let state = match (status.waiting_for, status.heard_at) {
-            (Some(reason), _) => format!("waiting: {reason}"),
-            (None, Some(_)) if status.is_standing_by => {
-                "standing by while another publishes, if one does".into()
-            }
-            (None, Some(_)) => "publishing".into(),
-            (None, None) => "starting".into(),
+        let state = match status.doing(now) {
+            Doing::Waiting(reason) => format!("waiting: {reason}"),
+            Doing::StandingBy => "standing by while another publishes, if one does".into(),
+            Doing::Publishing => "publishing".into(),
+            Doing::Starting => "starting".into(),
         };
         let _ = writeln!(text, "publisher {}: {state}", api.region);
         for drift in status.drift {

@@ -14,6 +14,7 @@ mod error;
 mod faults;
 mod follow;
 mod settings;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -228,10 +228,16 @@ impl Plan {
         self.under_way.len() < UNDER_WAY_MAX && self.under_way_bytes < UNDER_WAY_BYTES_MAX
     }
 
+    /// Since when the oldest record waits that the log has not acknowledged.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.under_way.front().map(|sent| sent.since)
+    }
+
     /// Whether the log has left a record unanswered for too long.
     #[must_use]
     pub fn is_stalled(&self, now: Instant) -> bool {
-        self.under_way.front().is_some_and(|sent| now.since(sent.since) > STALLED_AFTER)
+        self.waits_since().is_some_and(|since| now.since(since) > STALLED_AFTER)
     }
 
     /// Time since the log last took something; grows while it is away.

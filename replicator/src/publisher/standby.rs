@@ -71,10 +71,16 @@ impl Standby {
         }
     }
 
+    /// Since when the feed is behind the cell, if it is.
+    #[must_use]
+    pub fn behind_since(&self) -> Option<Instant> {
+        self.missing.as_ref().map(|(_, since)| *since)
+    }
+
     /// Whether to take over.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
-        self.missing.as_ref().is_some_and(|(_, since)| now.since(*since) >= self.patience)
+        self.behind_since().is_some_and(|since| now.since(since) >= self.patience)
     }
 
     fn compare(&mut self) {

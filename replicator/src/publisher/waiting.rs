@@ -3,7 +3,7 @@
 use rollcall_model::{Follower, Next};
 
 use super::standby::Standby;
-use super::{Ended, Publisher, TICK};
+use super::{Ended, Publisher, TICK, Unanswered};
 use crate::chance;
 use crate::feed_log::newest::Tail;
 use crate::feed_log::{FeedLog, Follow as _, Topic, record};
@@ -16,6 +16,7 @@ impl<L: FeedLog> Publisher<L> {
         self.known = Some(tail.offsets.end);
         self.status.send_modify(|status| {
             status.waiting_for = None;
+            status.unanswered = None;
             status.is_standing_by = true;
             status.heard_at = Some(self.clock.now());
         });
@@ -52,6 +53,10 @@ impl<L: FeedLog> Publisher<L> {
             }
         }
         tracing::warn!(region = %self.region, "the feed stays behind the cell: taking over");
+        // Whether that one is gone or the log, the next steps show, and they may wait for seconds.
+        let trouble = format!("another published, and nothing of it comes (log at {})", self.log.address());
+        let since = standby.behind_since().unwrap_or_else(|| self.clock.now());
+        self.status.send_modify(|status| status.unanswered = Some(Unanswered { since, trouble }));
         Ok(())
     }
 }

@@ -74,6 +74,44 @@ async fn f27_a_broker_that_is_killed_and_restarted_costs_no_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f26_brokers_that_take_nothing_are_told_with_the_first_record_that_waits() {
+    let (broker, _alone) = broker::alone().await;
+    let east = Cell::start("told-east").await;
+    let a = Replicator::start(KafkaLog::open, kafka(broker, "told-east", Some(&east), &[]), None).await;
+    let says = async |what: &str| {
+        let said = async {
+            loop {
+                let ready = a.get("/readyz?verbose").await;
+                let line = ready.lines().find_map(|line| line.strip_prefix("publisher told-east: "));
+                if let Some(line) = line.filter(|line| line.starts_with(what)) {
+                    return line.to_owned();
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, said).await.unwrap_or_else(|_| panic!("it did not say {what}"))
+    };
+    east.change(|origin| drop(origin.put("ops/mail/1")));
+    says("publishing").await;
+    tokio::task::block_in_place(|| broker.kill());
+    east.change(|origin| drop(origin.put("ops/mail/2")));
+    // The first word of it, before anything was given up.
+    let told = says("waiting: ").await;
+    let active = a.figure("rollcall_replicator_publisher_active", &[]);
+    // Whatever is wrong here, others need the broker.
+    tokio::task::block_in_place(|| broker.start_again());
+    assert!(told.starts_with("waiting: the log has acknowledged nothing for "), "{told}");
+    assert!(
+        told.contains(&broker.brokers) && told.to_lowercase().contains("connect"),
+        "where and why: {told}"
+    );
+    assert_eq!(active, 0.0);
+    says("publishing").await;
+    a.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f28_topics_that_are_removed_and_made_again_are_filled_again() {
     let (broker, _shared) = broker::shared().await;
     let east = Cell::start("gone-east").await;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _, PurgeConfig};
 
+use super::trouble::Trouble;
 use super::{PARTITION, error, let_go, settings};
 use crate::config::Brokers;
 use crate::feed_log::{Appender, Appending, BODY_BYTES_MAX, LogError, Outgoing, Topic};
@@ -23,14 +24,18 @@ pub struct KafkaAppender {
 
 struct Writer {
     // Taken out only when dropped.
-    producer: Option<FutureProducer>,
+    producer: Option<FutureProducer<Trouble>>,
+    trouble: Trouble,
     is_broken: Arc<AtomicBool>,
 }
 
 impl KafkaAppender {
     pub(super) fn open(brokers: &Brokers) -> Result<Self, LogError> {
-        let producer = settings::producer(brokers).create().map_err(|error| error::of_client(&error))?;
-        Ok(Self { writer: Arc::new(Writer { producer: Some(producer), is_broken: Arc::default() }) })
+        let trouble = Trouble::default();
+        let producer = settings::producer(brokers)
+            .create_with_context(trouble.clone())
+            .map_err(|error| error::of_client(&error))?;
+        Ok(Self { writer: Arc::new(Writer { producer: Some(producer), trouble, is_broken: Arc::default() }) })
     }
 }
 
@@ -55,11 +60,14 @@ impl Appender for KafkaAppender {
                 .headers(headers)
                 .payload(&record.body),
         );
-        let topic = topic.clone();
+        let (topic, trouble) = (topic.clone(), self.writer.trouble.clone());
         match queued {
             Ok(delivery) => Box::pin(async move {
                 let failed = match delivery.await {
-                    Ok(Ok(delivered)) => return Ok(u64::try_from(delivered.offset).unwrap_or_default()),
+                    Ok(Ok(delivered)) => {
+                        trouble.is_over();
+                        return Ok(u64::try_from(delivered.offset).unwrap_or_default());
+                    }
                     Ok(Err((failed, _))) => error::sorted(&failed, &topic),
                     Err(_) => LogError::Away("the producer was let go of".into()),
                 };
@@ -71,6 +79,10 @@ impl Appender for KafkaAppender {
                 refused(error::sorted(&failed, &topic))
             }
         }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.writer.trouble.last()
     }
 }
 
