@@ -67,6 +67,19 @@ pub struct Group {
     pub writes: Vec<Write>,
 }
 
+impl Group {
+    /// Everything that it does if all its compares hold.
+    pub fn effects(&self) -> impl Iterator<Item = &Op> {
+        self.also.iter().chain(self.writes.iter().flat_map(|write| &write.then))
+    }
+
+    /// Whether it may put anything: a store without space goes on to take what only removes.
+    #[must_use]
+    pub fn puts(&self) -> bool {
+        self.effects().any(|effect| matches!(effect, Op::Put(..)))
+    }
+}
+
 /// What became of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {

@@ -6,7 +6,7 @@ use rollcall_model::Revision;
 
 use super::silence::{Lane, Silence};
 use super::space::Space;
-use super::{Committed, Effect, Entry, Follow, Group, Happened, Op, Page, Store, StoreError, Tenure};
+use super::{Committed, Effect, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure};
 
 /// A store, and who is told.
 pub struct Noticed<S> {
@@ -49,9 +49,7 @@ impl<S: Store> Store for Noticed<S> {
     type Follow = NoticedFollow<S::Follow>;
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
-        let mut effects = group.also.iter().chain(group.writes.iter().flat_map(|write| &write.then));
-        // A store without space goes on to take what only removes.
-        let puts = effects.any(|effect| matches!(effect, Op::Put(..)));
+        let puts = group.puts();
         let asked = self.silence.asks(Lane::Write);
         let committed = asked.answered(self.store.commit(group).await);
         match &committed {

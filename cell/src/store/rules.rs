@@ -33,7 +33,7 @@ fn check_keys(group: &Group) -> Result<(), StoreError> {
         return refuse("a key is empty".to_owned());
     }
     let mut touched = HashSet::new();
-    for op in operations(group) {
+    for op in group.effects() {
         let key = touches(op);
         if key.is_empty() {
             return refuse("a key is empty".to_owned());
@@ -45,14 +45,10 @@ fn check_keys(group: &Group) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn operations(group: &Group) -> impl Iterator<Item = &Op> {
-    group.also.iter().chain(group.writes.iter().flat_map(|write| &write.then))
-}
-
 /// Counts keys and values; what the wire adds fits in the half MiB between our limit and etcd's.
 fn bytes(group: &Group) -> usize {
     let compares = group.fence.iter().chain(group.writes.iter().flat_map(|write| &write.compare));
-    let values = operations(group).map(|op| match op {
+    let values = group.effects().map(|op| match op {
         Op::Put(key, value) => key.len() + value.len(),
         Op::Remove(key) => key.len(),
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
 use rollcall_cell::store::{
-    Committed, Effect, Entry, Follow, Group, Happened, Op, Page, Store, StoreError, Tenure,
+    Committed, Effect, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure,
 };
 use rollcall_model::Revision;
 
@@ -124,8 +124,7 @@ impl Store for Moody {
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
         self.reached()?;
-        let mut effects = group.also.iter().chain(group.writes.iter().flat_map(|write| &write.then));
-        if self.is(Mood::Full) && effects.any(|effect| matches!(effect, Op::Put(..))) {
+        if self.is(Mood::Full) && group.puts() {
             return Err(StoreError::Full);
         }
         let is_owners = !group.writes.is_empty();
