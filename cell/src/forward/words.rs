@@ -35,6 +35,11 @@ pub(crate) fn read_id(text: &str) -> Result<InstanceId, Refusal> {
 }
 
 /// The refusal of a question that nobody answered.
+/// A bound of a question that is an operator's as well; what is wrong otherwise.
+pub(crate) fn in_bounds(checked: Result<(), &'static str>, place: &str) -> Result<(), Refusal> {
+    checked.map_err(|detail| Refusal::new(Code::InvalidBody, format!("{place}: {detail}")))
+}
+
 pub(crate) fn unheard(unheard: Unheard) -> Refusal {
     let unavailable = |detail| Refusal::new(Code::StoreUnavailable, detail);
     match unheard {

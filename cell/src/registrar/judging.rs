@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::{HolderFacts, LeaseFacts, Registrar, wall_after};
 use crate::forward::{Unheard, words};
 use crate::keeper::Renewed;
-use crate::operator::{GuardFacts, Released};
+use crate::operator::{GuardFacts, Released, check_mute, check_releases};
 use crate::refusal::Refusal;
 
 /// Between two questions to another process about what its keeper is to learn first: a round trip and a little.
@@ -197,10 +197,11 @@ impl Registrar {
                 self.lease_here(&id).map(|facts| facts.map(|facts| words::lease(&facts))).transpose()
             }),
             About::Guard(_) => Ok(self.guard_here().map(|facts| words::guard(&facts))),
-            About::Release(Release { ids, operator }) => {
-                Ok(self.release_here(&ids, &operator).map(words::released))
-            }
-            About::Mute(Mute { id, seconds, operator }) => words::read_id(&id)
+            // As much as an operator may ask for: whatever asks here, it is no operator of ours that asks for more.
+            About::Release(Release { ids, operator }) => words::in_bounds(check_releases(ids.len()), "ids")
+                .map(|()| self.release_here(&ids, &operator).map(words::released)),
+            About::Mute(Mute { id, seconds, operator }) => words::in_bounds(check_mute(seconds), "seconds")
+                .and_then(|()| words::read_id(&id))
                 .map(|id| self.mute_here(&id, Duration::from_secs(seconds), &operator).map(Answer::Yes)),
         };
         match answered {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::store::{Store as _, Tenure};
 use rollcall_proto::v1::ask_request::question::About;
-use rollcall_proto::v1::ask_request::{Hold, Question};
+use rollcall_proto::v1::ask_request::{Hold, Mute, Question, Release};
 use rollcall_proto::v1::ask_response::{self, NoOffice, Renewed, answer};
 use rollcall_proto::v1::keeper_client::KeeperClient;
 use rollcall_proto::v1::keeper_server::{Keeper, KeeperServer};
@@ -219,6 +219,27 @@ async fn a_question_of_another_process_is_never_forwarded_again() {
     let no_office = ask_response::Answer { answer: Some(answer::Answer::NoOffice(NoOffice {})) };
     assert_eq!(answers, vec![no_office; 4]);
     assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn the_keeper_takes_no_more_from_another_process_than_from_an_operator() {
+    let cell = Cell::start().await;
+    cell.keeps().await;
+    cell.register_plain("ops/mail/1").await;
+    let mut client = KeeperClient::connect(cell.grpc_url.clone()).await.unwrap();
+    let mute = |seconds| Mute { id: "ops/mail/1".into(), seconds, operator: "x".into() };
+    let release = Release { ids: vec!["ops/mail/1".into(); 1_001], operator: "x".into() };
+    let questions = [About::Mute(mute(86_401)), About::Mute(mute(u64::MAX)), About::Release(release)];
+    for about in questions {
+        let questions = vec![Question { about: Some(about) }];
+        let answers = client.ask(AskRequest { questions }).await.unwrap().into_inner().answers;
+        let Some(answer::Answer::Refusal(refusal)) = &answers[0].answer else { panic!("{answers:?}") };
+        assert_eq!(refusal.code, "invalid_body");
+        assert!(refusal.detail.contains("at most 86400") || refusal.detail.contains("1,000"), "{refusal:?}");
+    }
+    let questions = vec![Question { about: Some(About::Mute(mute(86_400))) }];
+    let answers = client.ask(AskRequest { questions }).await.unwrap().into_inner().answers;
+    assert_eq!(answers[0].answer, Some(answer::Answer::Yes(true)), "a day is allowed");
 }
 
 #[tokio::test]

@@ -100,6 +100,11 @@ async fn lists_are_filtered_and_paged() {
             (tonic::Code::InvalidArgument, Some(Code::InvalidParameter))
         );
     }
+    let nameless = v1::Query { metadata: [(String::new(), String::new())].into(), ..v1::Query::default() };
+    let nameless = v1::ListRequest { query: Some(nameless), ..v1::ListRequest::default() };
+    let status = discovery.list(nameless).await.unwrap_err();
+    cell.get("/v1/agents?metadata.=").await.refused(400, "unknown_parameter");
+    assert_eq!(code_of(&status), Some(Code::UnknownParameter), "as over HTTP");
     let regions = discovery.regions(v1::RegionsRequest {}).await.unwrap().into_inner().regions;
     assert_eq!((regions[0].region.as_str(), regions[0].count), ("us", Some(3)));
 }

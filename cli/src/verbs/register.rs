@@ -21,16 +21,19 @@ pub(crate) async fn register(url: &str, output: Output, args: RegistrationArgs) 
 
 fn tell(answer: &Value) -> Told {
     let member = |name: &str| cell(answer.get(name));
-    let table = facts(vec![
+    let holder = answer.get("holder").and_then(Value::as_str);
+    let mut lines = vec![
         ("id", member("id")),
         ("region", member("region")),
         ("epoch", member("epoch")),
         ("lease", format!("{} s, until {}", member("lease_seconds"), member("lease_expires_at"))),
         ("heartbeat", format!("every {} s", member("heartbeat_seconds"))),
         ("position", position(answer.get("position"))),
-    ]);
+    ];
+    // Of a shared entry: whoever renews or lets go says who it is.
+    lines.extend(holder.map(|holder| ("holder", holder.to_owned())));
+    let table = facts(lines);
     // Whoever registers by hand is often surprised that it does not stay.
-    let holder = answer.get("holder").and_then(Value::as_str);
     let holder = holder.map_or_else(String::new, |holder| format!(" --holder {holder}"));
     let (id, epoch) = (member("id"), member("epoch"));
     let note = format!("it stays while it is renewed: rollcall renew {id} --epoch {epoch}{holder}");
@@ -58,5 +61,11 @@ heartbeat  every 10.0 s
 position   1-ab:42";
         assert_eq!(told.table, expected);
         assert_eq!(told.notes, ["it stays while it is renewed: rollcall renew a/b/c --epoch 42"]);
+        let shared = tell(&json!({"id": "a/b/c", "epoch": "42", "holder": "p1"}));
+        assert!(shared.table.contains("\nholder     p1"), "{}", shared.table);
+        assert_eq!(
+            shared.notes,
+            ["it stays while it is renewed: rollcall renew a/b/c --epoch 42 --holder p1"]
+        );
     }
 }

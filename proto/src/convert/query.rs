@@ -54,6 +54,11 @@ pub fn query_from(wire: Option<v1::Query>) -> Result<Query, Invalid> {
     for tag in &wire.tags {
         query.set("tag", tag)?;
     }
-    query.metadata = wire.metadata;
+    for (key, value) in &wire.metadata {
+        let name = format!("metadata.{key}");
+        if !query.set(&name, value)? {
+            return Err(Invalid::new(Code::UnknownParameter, name, "a metadata key is not empty"));
+        }
+    }
     Ok(query)
 }

@@ -62,11 +62,13 @@ impl From<CommitError> for Failure {
 pub(super) fn opening(path: &Path, error: DatabaseError) -> StoreError {
     let path = path.display();
     match error {
-        DatabaseError::DatabaseAlreadyOpen => {
-            StoreError::Unavailable(format!("{path} is in use by another process"))
-        }
+        DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable(format!(
+            "{path} is in use by another process: end that one, or give this one a data_dir of its own"
+        )),
         DatabaseError::Storage(StorageError::Io(error)) if out_of_space(&error) => StoreError::Full,
-        other => StoreError::Unavailable(format!("{path}: {other}")),
+        other => StoreError::Unavailable(format!(
+            "{path}: {other}: if it is no store of this program, put it away; if it is, put a backup in its place"
+        )),
     }
 }
 

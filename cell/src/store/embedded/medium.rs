@@ -112,7 +112,9 @@ impl Medium {
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Failure> {
         match self.database.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(database) => work(database),
-            None => Err(StoreError::Unavailable("the file could not be opened again".to_owned()).into()),
+            None => Err(StoreError::Unavailable(
+                "its file failed and could not be opened again; the next write tries: see that its disk is there".to_owned(),
+            ).into()),
         }
     }
 
@@ -175,7 +177,10 @@ fn prepare(database: &Database) -> Result<u64, Failure> {
             }
             Some(LAYOUT_NOW) => {}
             Some(other) => {
-                return Err(StoreError::Unavailable(format!("layout {other} is not known here")).into());
+                return Err(StoreError::Unavailable(format!(
+                    "its layout {other} is of another version: use that one, or begin with another data_dir"
+                ))
+                .into());
             }
         }
         (number(&numbers, HEAD)?.unwrap_or(FIRST), layout.is_none())
