@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service as _;
 
 use crate::admission::{AdmissionHandle, Standing};
+use crate::disk::Unsaved;
 use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;
@@ -43,6 +44,8 @@ pub struct Api {
     pub space: Space,
     /// Whether it answers.
     pub silence: Silence,
+    /// Which copies on disk cannot be written.
+    pub unsaved: Unsaved,
     /// What is counted of calls.
     pub figures: Figures,
     /// Time.

@@ -1,5 +1,7 @@
 //! A view's copy on disk: what a cell serves while its store or replicator is away.
 
+mod unsaved;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+pub use self::unsaved::{REMEDY, Unsaved};
 
 /// Reads the newest generation that is whole and of this region; a damaged one is reported and passed over.
 pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
@@ -62,9 +66,11 @@ pub struct Saver {
     rested: Instant,
     saved: Option<Position>,
     writing: Option<JoinHandle<Written>>,
+    unsaved: Unsaved,
 }
 
 struct Written {
+    region: Region,
     position: Position,
     took: Duration,
     result: std::io::Result<()>,
@@ -77,9 +83,9 @@ const SHARE: u32 = 20;
 impl Saver {
     /// Saves to this file, at most this often; nowhere without a file.
     #[must_use]
-    pub fn new(file: Option<PathBuf>, every: Duration) -> Self {
+    pub fn new(file: Option<PathBuf>, every: Duration, unsaved: Unsaved) -> Self {
         let now = Instant::now();
-        Self { file, every, next: now + every, rested: now, saved: None, writing: None }
+        Self { file, every, next: now + every, rested: now, saved: None, writing: None, unsaved }
     }
 
     /// Does not wait for the next time: who is followed went away, and what it said last may soon be nowhere else.
@@ -104,12 +110,13 @@ impl Saver {
         // The copy is as old as the state is now, not as the file.
         let age = view.age(clock.now()).unwrap_or_default();
         let saved_at = clock.moment().before(age);
-        let history = view.history().map(History::tail).unwrap_or_default();
+        let (region, history) =
+            (view.region().clone(), view.history().map(History::tail).unwrap_or_default());
         let saved = Saved { snapshot, saved_at, log: None, beat: beat.cloned(), history };
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let began = Instant::now();
             let result = files::replace(&file, &disk::encode(&saved));
-            Written { position, took: began.elapsed(), result }
+            Written { region, position, took: began.elapsed(), result }
         }));
     }
 
@@ -123,13 +130,14 @@ impl Saver {
     async fn written(&mut self) {
         let Some(writing) = &mut self.writing else { return };
         match writing.await {
-            Ok(Written { position, took, result: Ok(()) }) => {
+            Ok(Written { region, position, took, result: Ok(()) }) => {
+                self.unsaved.written(&region);
                 self.saved = Some(position);
                 self.rested = Instant::now() + took * SHARE;
                 self.next = self.next.max(self.rested);
             }
-            Ok(Written { result: Err(error), .. }) => {
-                tracing::error!(%error, "disk copy not written; the old one stays");
+            Ok(Written { region, result: Err(error), .. }) => {
+                self.unsaved.failed(&region, &error.to_string());
             }
             Err(error) => tracing::error!(%error, "disk copy not written; the old one stays"),
         }
@@ -158,7 +166,9 @@ mod tests {
         for delta in origin.cut(&start, &mut Chance::new(7)) {
             view.apply(&delta);
         }
-        Saver::new(file.clone(), Duration::from_secs(10)).save_last(&view, None, &clock).await;
+        Saver::new(file.clone(), Duration::from_secs(10), Unsaved::default())
+            .save_last(&view, None, &clock)
+            .await;
 
         let mut anew = View::new(region());
         install(&mut anew, load(file, &region()).await.unwrap(), &clock);
@@ -180,7 +190,7 @@ mod tests {
         let mut view = View::new(region());
         let now = Heard { at: clock.now(), age: Duration::ZERO };
         view.install(origin.snapshot(&origin.head()), Some(now), "test", Timestamp(0));
-        Saver::new(file.clone(), Duration::ZERO).save_last(&view, None, &clock).await;
+        Saver::new(file.clone(), Duration::ZERO, Unsaved::default()).save_last(&view, None, &clock).await;
         let mut anew = View::new(region());
         install(&mut anew, load(file, &region()).await.unwrap(), &clock);
         assert_eq!(anew.freshness(clock.now()), Freshness::Behind);
@@ -197,7 +207,7 @@ mod tests {
         let file = Some(folder.join("us.state"));
         let mut origin = Origin::new(8);
         (0..10).for_each(|_| origin.step());
-        let mut saver = Saver::new(file.clone(), Duration::ZERO);
+        let mut saver = Saver::new(file.clone(), Duration::ZERO, Unsaved::default());
         let mut save = async |origin: &Origin| {
             let mut view = View::new(region());
             view.install(origin.snapshot(&origin.head()), None, "test", Timestamp(0));

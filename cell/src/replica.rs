@@ -50,6 +50,7 @@ pub struct Replica<S> {
     candidates: Candidates,
     clock: Clock,
     file: Option<PathBuf>,
+    unsaved: disk::Unsaved,
     audits: Audits,
     /// The store does not answer, and that was said.
     is_away: bool,
@@ -98,6 +99,7 @@ impl<S: Store> Replica<S> {
             candidates,
             clock,
             file,
+            unsaved: disk::Unsaved::default(),
             audits,
             is_away: false,
             foreign: 0,
@@ -110,10 +112,16 @@ impl<S: Store> Replica<S> {
         Self { audits: Audits::new(every), ..self }
     }
 
+    /// The same that tells here of a copy that cannot be written.
+    #[must_use]
+    pub fn telling(self, unsaved: disk::Unsaved) -> Self {
+        Self { unsaved, ..self }
+    }
+
     /// Runs until cancelled; saves the state at the end.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut backoff = Backoff::new(Duration::from_millis(200), FOLLOW_AGAIN);
-        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
+        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY, self.unsaved.clone());
         let mut reload = self.view.position().is_none().then_some("started");
         'run: loop {
             let ended = tokio::select! {

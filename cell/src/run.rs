@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::admission::AdmissionHandle;
 use crate::api::{self, Api};
 use crate::config::CellConfig;
+use crate::disk::Unsaved;
 use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
@@ -89,6 +90,8 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     space.register(&metrics);
     let silence = Silence::default();
     silence.register(&metrics);
+    let unsaved = Unsaved::default();
+    unsaved.register(&metrics);
     let store = Arc::new(Noticed::new(store, space.clone(), silence.clone()));
     let cancel = tasks.cancelled();
     if keep_on_disk {
@@ -118,6 +121,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         file(format!("replica.{own}.state")),
     )
     .await
+    .telling(unsaved.clone())
     .audited(config.store.audit_every());
     tasks.spawn("replica", replica.run(cancel.clone()));
 
@@ -135,7 +139,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         let (published, receiver) = watch::channel(Arc::new(View::new(remote.clone())));
         let file = file(format!("view.{remote}.state"));
         let view = RemoteView::open(remote.clone(), sources, published, clock.clone(), file).await;
-        tasks.spawn("remote_view", view.run(cancel.clone()));
+        tasks.spawn("remote_view", view.telling(unsaved.clone()).run(cancel.clone()));
         others.push((remote, receiver));
     }
     let (regions, paces) = Regions::new((own.clone(), own_view.clone()), others).paced();
@@ -187,6 +191,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         regions: regions.clone(),
         space,
         silence,
+        unsaved,
         figures: api::Figures::new(&metrics, clock.clone()),
         clock,
         zone: config.zone.clone(),

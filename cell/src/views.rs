@@ -36,6 +36,7 @@ pub struct RemoteView {
     published: watch::Sender<Arc<View>>,
     clock: Clock,
     file: Option<PathBuf>,
+    unsaved: disk::Unsaved,
 }
 
 impl RemoteView {
@@ -52,13 +53,20 @@ impl RemoteView {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        Self { view, sources: sources.into(), published, clock, file }
+        let unsaved = disk::Unsaved::default();
+        Self { view, sources: sources.into(), published, clock, file, unsaved }
+    }
+
+    /// The same that tells here of a copy that cannot be written.
+    #[must_use]
+    pub fn telling(self, unsaved: disk::Unsaved) -> Self {
+        Self { unsaved, ..self }
     }
 
     /// Runs until cancelled; saves the view at the end.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY);
+        let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY, self.unsaved.clone());
         let mut restarted = None;
         let mut failed = 0;
         'run: loop {

@@ -42,7 +42,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn perform(step: Step, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = with_suffix(path, ".tmp");
-    match step {
+    let previous = with_suffix(path, ".1");
+    let (place, done) = match step {
         Step::Write => {
             // One fixed name, so that crashes leave at most one such file behind; the next replacement overwrites it.
             let written = File::create(&temporary).and_then(|mut file| {
@@ -53,16 +54,21 @@ fn perform(step: Step, path: &Path, bytes: &[u8]) -> io::Result<()> {
                 // A full disk is not made fuller by half a file.
                 let _ = fs::remove_file(&temporary);
             }
-            written
+            (&*temporary, written)
         }
         // A rename, not a copy: it is atomic, needs no space, and works where hard links do not exist.
-        Step::Keep => match fs::rename(path, with_suffix(path, ".1")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            kept => kept,
+        Step::Keep => match fs::rename(path, &previous) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (&*previous, Ok(())),
+            kept => (&*previous, kept),
         },
-        Step::Install => fs::rename(&temporary, path),
-        Step::Settle => File::open(directory_of(path))?.sync_all(),
-    }
+        Step::Install => (path, fs::rename(&temporary, path)),
+        Step::Settle => {
+            let directory = directory_of(path);
+            (directory, File::open(directory).and_then(|directory| directory.sync_all()))
+        }
+    };
+    // A person has to look there, and the system's own words do not say where.
+    done.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))
 }
 
 /// Reads a file's generations, newest first: the file itself, then `<path>.1`. One that is not there is left out.

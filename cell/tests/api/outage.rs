@@ -85,6 +85,39 @@ async fn what_was_registered_just_before_the_store_went_away_is_on_disk_while_it
 }
 
 #[tokio::test]
+async fn a_copy_on_disk_that_cannot_be_written_is_told_by_readiness_and_figure_until_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::kept_in(folder.path(), store.clone()).await;
+    cell.keeps().await;
+    // Neither is there room for the copy nor for the one before it.
+    let places = ["replica.us.state", "replica.us.state.1"].map(|name| folder.path().join(name));
+    for place in &places {
+        // A copy that was written already is put away.
+        let _ = std::fs::remove_file(place);
+        std::fs::create_dir(place).unwrap();
+        std::fs::write(place.join("what"), "x").unwrap();
+    }
+    // It is saved at once when the store goes away.
+    store.becomes(Mood::Severed);
+    let figure = |value: u8| format!("\nrollcall_cell_copy_unsaved{{region=\"us\"}} {value}\n");
+    let shown = async |value: u8| cell.get("/metrics").await.text.contains(&figure(value));
+    eventually("the figure tells", || async { shown(1).await.then_some(()) }).await;
+    let ready = cell.get("/readyz?verbose").await;
+    assert_eq!(ready.status, 200, "it is not needed to be ready");
+    let line =
+        ready.text.lines().find(|line| line.starts_with("copy of us (not needed to be ready): ")).unwrap();
+    assert!(line.contains("not written: ") && line.contains("replica.us.state"), "what and where: {line}");
+    assert!(line.contains("put away what stands there"), "what to do: {line}");
+    for place in &places {
+        std::fs::remove_dir_all(place).unwrap();
+    }
+    store.becomes(Mood::Well);
+    eventually("it is written", || async { shown(0).await.then_some(()) }).await;
+    assert!(!cell.get("/readyz?verbose").await.text.contains("copy of us"));
+}
+
+#[tokio::test]
 async fn readers_do_not_notice_that_the_store_is_away() {
     let store = Moody::new(Mood::Well);
     let cell = Cell::with("us", &[], store.clone()).await;

@@ -43,6 +43,7 @@ pub(super) fn judge(asked: &Asked) -> Vec<Check> {
     checks.push(ready(answers));
     checks.extend(keeper_and_store(answers));
     checks.push(guard(answers));
+    checks.extend(copies(answers));
     match &answers.regions {
         Ok(regions) => checks.extend(of_regions(regions, answers.clocks.map(|(theirs, _)| theirs))),
         Err(failure) => checks.push(Check::fail("regions", said(failure), "see the log of the cell")),
@@ -76,12 +77,29 @@ fn ready(answers: &Answers) -> Check {
 
 /// What readiness says of a part of the process, in its lines or in the words of its refusal.
 fn part(answers: &Answers, name: &str) -> Option<String> {
-    let prefix = format!("{name} (not needed to be ready): ");
-    let of = |line: &str| line.strip_prefix(&prefix).map(str::to_owned);
+    parts(answers).into_iter().find_map(|(part, said)| (part == name).then_some(said))
+}
+
+/// The same of every part that the process needs not to be ready, by name.
+fn parts(answers: &Answers) -> Vec<(String, String)> {
+    let of = |line: &str| {
+        let (name, said) = line.split_once(" (not needed to be ready): ")?;
+        Some((name.to_owned(), said.to_owned()))
+    };
     match &answers.ready {
-        Ok(text) => text.lines().find_map(of),
-        Err(failure) => said(failure).split("; ").find_map(of),
+        Ok(text) => text.lines().filter_map(of).collect(),
+        Err(failure) => said(failure).split("; ").filter_map(of).collect(),
     }
+}
+
+/// The copies on disk that cannot be written: it works without them until the process is started anew.
+fn copies(answers: &Answers) -> Vec<Check> {
+    let unwritten = parts(answers).into_iter().filter(|(name, _)| name.starts_with("copy of "));
+    let check = |(name, said): (String, String)| {
+        let (lack, next) = said.rsplit_once(": ").unwrap_or((&said, "see the log of the cell"));
+        Check::warn(name, lack, next)
+    };
+    unwritten.map(check).collect()
 }
 
 /// The keeper writes a beat to the store each second, so that the own region's age tells of both.

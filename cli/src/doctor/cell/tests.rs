@@ -119,6 +119,16 @@ fn a_store_that_does_not_answer_is_told_while_the_last_beat_is_young() {
 }
 
 #[test]
+fn a_copy_on_disk_that_cannot_be_written_is_a_warning_with_what_to_do() {
+    let line =
+        "copy of eu (not needed to be ready): not written: /d/view.eu.state: Is a directory: put it away";
+    let checks = judged(Answers { ready: Ok(format!("ready\n{line}\n")), ..well() });
+    let copy = checks.iter().find(|check| check.name == "copy of eu").unwrap();
+    let seen = (copy.verdict, copy.detail.as_str(), copy.next.as_deref());
+    assert_eq!(seen, (Verdict::Warn, "not written: /d/view.eu.state: Is a directory", Some("put it away")));
+}
+
+#[test]
 fn a_cell_that_never_loaded_is_not_ready() {
     let regions = json!({"regions": [region("us", "own", "not_loaded", None)]});
     let ready = Err(refused("the state of us is not loaded yet"));
