@@ -1,14 +1,17 @@
 //! `rollcall watch`: what changes, a line each, as it happens.
 //!
 //! Promises: lines come out when their event is whole, in order. With `-o json` none is left out; the form for people
-//! tells what changes, and only every half minute that nothing did. It ends when the stream or the reader
-//! does and never reconnects; the last position it printed is where to go on from.
+//! tells what changes, and only every half minute that nothing did. A stream that breaks off is opened again where it was,
+//! for as long as the reader is there, and said on stderr; a cell that cannot be reached at first, or that refuses, ends
+//! it. Never on stdout: a word about the connection.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use reqwest::Method;
+use reqwest::{Method, Response};
+use rollcall_model::Backoff;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,6 +26,13 @@ use crate::table::{cell, counted, position, seconds};
 
 /// A bookmark comes every second from each region; for a person one in this time says as much.
 const STILL_THERE: Duration = Duration::from_secs(30);
+/// First and longest wait before the stream is opened again, full jitter: a cell is back within seconds of its restart.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// A stream that lived this long ends the row of failures.
+const LASTING: Duration = Duration::from_secs(10);
+/// Without a byte for this long the stream is dead: bookmarks come every second, and a watch that waits for a view to be
+/// loaded is sent a comment every ten.
+const SILENCE_MOST: Duration = Duration::from_secs(30);
 
 pub(crate) async fn watch(url: &str, output: Output, query: QueryArgs, since: Option<String>) -> Shown {
     match follow(url, output, query, since).await {
@@ -31,42 +41,112 @@ pub(crate) async fn watch(url: &str, output: Output, query: QueryArgs, since: Op
     }
 }
 
+/// How one stream ended.
+enum Ended {
+    /// Nobody reads any more.
+    Unread,
+    /// It broke off; why. It can be opened again.
+    Broken(String),
+}
+
 async fn follow(url: &str, output: Output, query: QueryArgs, since: Option<String>) -> Result<(), Failure> {
     let cell = Cell::at(url)?;
-    let call =
-        Call::new(Method::GET, &["v1", "watch"]).query(query.parameters()).query(given([("since", since)]));
-    let mut bytes = cell.open(call).await?.bytes_stream();
-    let mut parser = Parser::default();
-    let mut last = None;
-    let mut quiet = Quiet::default();
-    let ended = |why: &str, last: Option<&String>| {
-        let go_on = last.map_or(String::new(), |id| format!("; go on with --since {id}"));
-        cell.broken(&format!("{why}{go_on}"))
+    let asked = Call::new(Method::GET, &["v1", "watch"]).query(query.parameters());
+    let open = async |since: Option<&String>| {
+        cell.open(asked.clone().query(given([("since", since.cloned())]))).await
     };
-    while let Some(chunk) = bytes.next().await {
-        let chunk = chunk.map_err(|error| ended(&error.to_string(), last.as_ref()))?;
-        let events = parser.take(&chunk).map_err(|_| ended("it is no event stream of a cell", None))?;
+    // Whoever cannot be reached now may never have been there: that is an answer to the first call, not an outage.
+    let mut stream = open(since.as_ref()).await?;
+    let (mut place, mut quiet) = (since, Quiet::default());
+    let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+    loop {
+        let began = Instant::now();
+        let why = match take(stream, output, &mut place, &mut quiet).await? {
+            Ended::Unread => return Ok(()),
+            Ended::Broken(why) => why,
+        };
+        if began.elapsed() >= LASTING {
+            backoff.reset();
+        }
+        let from = place.as_ref().map_or_else(|| "the beginning".to_owned(), Clone::clone);
+        say(&format!("{}; going on from {from}", cell.broken(&why).words));
+        let mut said = Instant::now();
+        stream = loop {
+            tokio::time::sleep(backoff.next(chance())).await;
+            match open(place.as_ref()).await {
+                Ok(stream) => break stream,
+                Err(failure) if failure.exit == Exit::Unavailable => {
+                    if said.elapsed() >= STILL_THERE {
+                        said = Instant::now();
+                        say(&format!("still trying: {}", failure.words));
+                    }
+                }
+                // It will not be otherwise the next time.
+                Err(failure) => return Err(go_on_later(failure, place.as_ref())),
+            }
+        };
+        say("the stream is open again");
+    }
+}
+
+/// Writes out the events of one stream, and keeps the place to go on from.
+async fn take(
+    stream: Response,
+    output: Output,
+    place: &mut Option<String>,
+    quiet: &mut Quiet,
+) -> Result<Ended, Failure> {
+    let mut bytes = stream.bytes_stream();
+    let mut parser = Parser::default();
+    loop {
+        let chunk = match tokio::time::timeout(SILENCE_MOST, bytes.next()).await {
+            Ok(Some(Ok(chunk))) => chunk,
+            Ok(Some(Err(error))) => return Ok(Ended::Broken(error.to_string())),
+            Ok(None) => return Ok(Ended::Broken("the cell closed it".to_owned())),
+            Err(_) => {
+                return Ok(Ended::Broken(format!("nothing came for {} s", SILENCE_MOST.as_secs())));
+            }
+        };
+        let Ok(events) = parser.take(&chunk) else {
+            let words = "what comes is no event stream of a cell; check --url".to_owned();
+            return Err(go_on_later(Failure { exit: Exit::Failed, body: None, words }, place.as_ref()));
+        };
         for event in events {
             let line = match output {
                 Output::Json => json_line(&event),
                 Output::Table if quiet.hides(&event, Instant::now()) => {
-                    last = event.id.or(last);
+                    *place = event.id.or(place.take());
                     continue;
                 }
                 Output::Table => text_line(&event),
             };
             match put(&format!("{line}\n")) {
                 Ok(Reader::There) => {}
-                Ok(Reader::Gone) => return Ok(()),
+                Ok(Reader::Gone) => return Ok(Ended::Unread),
                 Err(error) => {
                     let words = format!("the events could not be written: {error}");
                     return Err(Failure { exit: Exit::Failed, body: None, words });
                 }
             }
-            last = event.id.or(last);
+            *place = event.id.or(place.take());
         }
     }
-    Err(ended("the cell closed it", last.as_ref()))
+}
+
+fn go_on_later(failure: Failure, place: Option<&String>) -> Failure {
+    let go_on = place.map_or_else(String::new, |id| format!("; go on with --since {id}"));
+    Failure { words: format!("{}{go_on}", failure.words.trim_end()), ..failure }
+}
+
+/// A word for people while the results go on. Nobody is left to be told when stderr is closed.
+fn say(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+/// Evenly from 0 to 1.
+fn chance() -> f64 {
+    let bits = uuid::Uuid::new_v4().as_u128() & u128::from(u32::MAX);
+    u32::try_from(bits).map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }
 
 /// When a line about each region was last due.

@@ -242,11 +242,71 @@ fn a_watch_tells_what_is_there_and_then_what_changes() {
     let watch = Process::start(command);
     eventually("what came after", || watch.stdout().contains("a/b/d").then_some(()));
     assert!(!watch.stdout().contains("snapshot"), "{}", watch.stdout());
-    // The stream ends with the cell: that is told, with where to go on.
+    // The stream ends with the cell: that is told, with where it goes on, and it waits for one.
     assert_eq!(dev.stop().code, Some(0));
-    let ended = watch.end();
-    assert_eq!(ended.code, Some(5), "{ended:?}");
-    assert!(ended.stderr.contains("--since "), "{ended:?}");
+    eventually("it says where it goes on", || watch.stderr().contains("; going on from ").then_some(()));
+}
+
+/// Serves one stream after the other: answers each call with the next of these and hangs up. Gives the heads of the calls.
+fn streams(answers: Vec<String>) -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let (heads, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a caller");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                assert_eq!(stream.read(&mut byte).expect("a head"), 1);
+                head.push(byte[0]);
+            }
+            heads.send(String::from_utf8(head).expect("text")).expect("the test listens");
+            stream.write_all(answer.as_bytes()).expect("sent");
+        }
+    });
+    (url, heard)
+}
+
+#[test]
+fn a_watch_whose_stream_breaks_off_goes_on_from_its_position_and_says_so_beside_the_results() {
+    let sse = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let event = |name: &str, id: &str| {
+        let id = if id.is_empty() { String::new() } else { format!("id: {id}\n") };
+        format!("event: {name}\n{id}data: {{\"region\":\"us\"}}\n\n")
+    };
+    let away = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+                content-length: 2\r\n\r\n{}";
+    let body = r#"{"code":"invalid_parameter","detail":"no such region"}"#;
+    let refused = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (url, heads) = streams(vec![
+        // A snapshot that breaks off has no position yet.
+        format!("{sse}{}{}", event("snapshot_begin", ""), event("put", "")),
+        format!(
+            "{sse}{}{}{}",
+            event("snapshot_end", "1-ab:7"),
+            event("delta", "1-ab:9"),
+            "event: delta\nid: 1-ab:11\n"
+        ),
+        away.to_owned(),
+        format!("{sse}{}", event("bookmark", "1-ab:12")),
+        refused,
+    ]);
+    let ended = say(&url, &["watch", "-o", "json", "--namespace", "ops"]);
+    let first = |head: String| head.lines().next().expect("a line").to_owned();
+    let called: Vec<_> = heads.iter().map(first).collect();
+    let call = |since: &str| format!("GET /v1/watch?namespace=ops{since} HTTP/1.1");
+    let expected = ["", "", "&since=1-ab%3A9", "&since=1-ab%3A9", "&since=1-ab%3A12"].map(call);
+    assert_eq!(called, expected);
+    let names: Vec<_> = ended.stdout.lines().filter_map(|line| line.split('"').nth(3)).collect();
+    assert_eq!(names[..5], ["snapshot_begin", "put", "snapshot_end", "delta", "bookmark"], "{ended:?}");
+    assert_eq!(ended.code, Some(2), "what is refused is not tried again: {ended:?}");
+    for words in ["going on from the beginning", "going on from 1-ab:9", "open again", "--since 1-ab:12"] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
 }
 
 #[test]
