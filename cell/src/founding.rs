@@ -28,7 +28,7 @@ impl Founding {
 /// Reads the founding; founds the store if it has none. `known` is the highest ordinal this cell remembers.
 ///
 /// # Errors
-/// The store cannot be reached, or holds an incarnation that no version of ours wrote.
+/// The store cannot be reached; [`StoreError::Foreign`] for an incarnation that no version of ours wrote.
 pub async fn read_or_found<S: Store>(
     store: &S,
     known: u16,
@@ -38,7 +38,7 @@ pub async fn read_or_found<S: Store>(
         let (entry, head) = store.get(keys::INCARNATION, None).await?;
         if let Some(entry) = entry {
             let incarnation = decode_incarnation(&entry.value)
-                .map_err(|error| StoreError::Refused(format!("meta/incarnation: {error}")))?;
+                .map_err(|error| StoreError::Foreign(keys::INCARNATION, error.to_string()))?;
             return Ok((Founding { incarnation, revision: entry.mod_revision }, head));
         }
         // Another process may found it first: then its founding is read on the next round.

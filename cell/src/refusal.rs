@@ -5,6 +5,7 @@ use std::time::Duration;
 use rollcall_model::{Code, Epoch, Invalid, Registration};
 
 use crate::store::StoreError;
+use crate::store::silence::Ailing;
 use crate::store::space::REMEDY;
 
 /// Who holds the instance now, for the loser of an epoch.
@@ -75,6 +76,18 @@ impl Refusal {
         Self::new(Code::NotRegistered, format!("{id} is not registered"))
     }
 
+    /// The store is not used: what was found out about it, and what to do.
+    #[must_use]
+    pub fn ailing(ailing: &Ailing) -> Self {
+        Self {
+            retry_after: Some(STORE_RETRY),
+            ..Self::new(
+                Code::StoreUnavailable,
+                format!("nothing was written: {}; {}", ailing.why, ailing.remedy),
+            )
+        }
+    }
+
     /// What the store said. [`StoreError::Unknown`] stays unknown: never "failed", never "done" (I15).
     #[must_use]
     pub fn store(error: &StoreError) -> Self {
@@ -84,7 +97,7 @@ impl Refusal {
                 retry_after: Some(STORE_RETRY),
                 ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}; {REMEDY}"))
             },
-            StoreError::Unavailable(_) => Self {
+            StoreError::Unavailable(_) | StoreError::Foreign(..) => Self {
                 retry_after: Some(STORE_RETRY),
                 ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}"))
             },

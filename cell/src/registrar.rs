@@ -28,6 +28,8 @@ use crate::founding::{CurrentFounding, Founding};
 use crate::group::{Groups, Outcome};
 use crate::keeper::{KeeperHandle, removal_write};
 use crate::refusal::Refusal;
+use crate::store::silence::Silence;
+use crate::store::space::Space;
 use crate::store::{Compare, Entry, StoreError, Write, keys};
 use crate::translate;
 
@@ -126,6 +128,10 @@ pub struct Registrar {
     pub forward: Forward,
     /// The history that the store holds.
     pub founding: CurrentFounding,
+    /// Whether the store has space, for who asks why nothing goes.
+    pub space: Space,
+    /// Whether it answers, likewise.
+    pub silence: Silence,
     /// Writers of one instance in this process, one after the other.
     pub turns: Turns,
     /// When reported load degrades, and how often it is written.
@@ -346,10 +352,19 @@ impl Registrar {
     }
 
     fn founding(&self) -> Result<Arc<Founding>, Refusal> {
-        self.founding
-            .borrow()
-            .clone()
-            .ok_or_else(|| Refusal::store(&StoreError::Unavailable("it was not reached yet".into())))
+        let founding = self.founding.borrow().clone();
+        founding.ok_or_else(|| self.unfounded("it was not reached yet"))
+    }
+
+    /// Why no history can be written to: what is known of the store, or else these words.
+    fn unfounded(&self, otherwise: &str) -> Refusal {
+        if let Some(ailing) = self.silence.now() {
+            return Refusal::ailing(&ailing);
+        }
+        Refusal::store(&match self.space.lacks_for() {
+            Some(_) => StoreError::Full,
+            None => StoreError::Unavailable(otherwise.to_owned()),
+        })
     }
 
     pub(crate) fn current(&self, id: &InstanceId) -> Option<Arc<Registration>> {
@@ -378,9 +393,7 @@ impl Registrar {
         let other = founding.wait_for(|now| now.as_deref() != Some(was));
         match tokio::time::timeout(limits::AHEAD_WAIT, other).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(Refusal::store(&StoreError::Unavailable(
-                "it holds another history than this cell knows".into(),
-            ))),
+            Err(_) => Err(self.unfounded("it holds another history than this cell knows")),
         }
     }
 

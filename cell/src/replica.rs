@@ -26,6 +26,7 @@ use crate::founding::{self, Founding};
 use crate::keeper::{Candidates, KeeperHandle};
 use crate::random;
 use crate::store::keys;
+use crate::store::silence::Silence;
 use crate::store::{Effect, Follow, Happened, Store, StoreError};
 use crate::translate::translate;
 use audit::{Audits, Verdict};
@@ -51,6 +52,7 @@ pub struct Replica<S> {
     clock: Clock,
     file: Option<PathBuf>,
     unsaved: disk::Unsaved,
+    silence: Silence,
     audits: Audits,
     /// The store does not answer, and that was said.
     is_away: bool,
@@ -100,6 +102,7 @@ impl<S: Store> Replica<S> {
             clock,
             file,
             unsaved: disk::Unsaved::default(),
+            silence: Silence::default(),
             audits,
             is_away: false,
             foreign: 0,
@@ -112,10 +115,10 @@ impl<S: Store> Replica<S> {
         Self { audits: Audits::new(every), ..self }
     }
 
-    /// The same that tells here of a copy that cannot be written.
+    /// The same that tells here of a copy that cannot be written, and of a store that holds what is not ours.
     #[must_use]
-    pub fn telling(self, unsaved: disk::Unsaved) -> Self {
-        Self { unsaved, ..self }
+    pub fn telling(self, unsaved: disk::Unsaved, silence: Silence) -> Self {
+        Self { unsaved, silence, ..self }
     }
 
     /// Runs until cancelled; saves the state at the end.
@@ -155,6 +158,18 @@ impl<S: Store> Replica<S> {
     /// Says that the store is away, once for each outage; its later tries are steps of one and the same.
     fn say_away(&mut self, error: &StoreError) {
         let region = self.view.region();
+        if let StoreError::Foreign(key, _) = error {
+            let remedy = format!(
+                "remove the key rollcall/v1/{region}/{key} from the store (`etcdctl del`), and a new history is founded \
+                 over the registrations that are there, with nothing to restart"
+            );
+            if !self.is_away {
+                tracing::error!(%region, %error, "the store cannot be used: {remedy}");
+            }
+            self.silence.is_foreign(error, remedy);
+            self.is_away = true;
+            return;
+        }
         match self.view.position() {
             _ if self.is_away => tracing::debug!(%region, %error, "the store is still away"),
             Some(at) => tracing::warn!(%region, %error, %at, "store away; serving the last state"),
@@ -184,6 +199,7 @@ impl<S: Store> Replica<S> {
     ) -> Result<Ended, StoreError> {
         let shown = self.shown();
         let (founding, head) = founding::read_or_found(&*self.store, self.known(), random::id).await?;
+        self.silence.is_ours();
         if !self.last_beat.is_continued(&*self.store, &founding, head).await? {
             return self
                 .found_over(&founding, "it does not go on from the last beat before this process")

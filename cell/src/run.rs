@@ -121,7 +121,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         file(format!("replica.{own}.state")),
     )
     .await
-    .telling(unsaved.clone())
+    .telling(unsaved.clone(), silence.clone())
     .audited(config.store.audit_every());
     tasks.spawn("replica", replica.run(cancel.clone()));
 
@@ -175,6 +175,8 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         forward,
         founding,
         turns: Turns::default(),
+        space: space.clone(),
+        silence: silence.clone(),
         load_limits: config.health.limits(),
         unwritten: Unwritten::default(),
         renewals: Renewals::default(),

@@ -163,6 +163,10 @@ pub enum StoreError {
     /// That revision has not been reached: the history is another one, or this member lags.
     #[error("revision {0} is ahead of the store")]
     Ahead(Revision),
+    /// What stands under this key of ours is nothing that a cell wrote; nothing was written, and nobody but a person can
+    /// mend it.
+    #[error("the store holds under {0} what no cell wrote: {1}")]
+    Foreign(&'static str, String),
     /// The request breaks a rule of the store: a defect of ours.
     #[error("the store refuses the request: {0}")]
     Refused(String),

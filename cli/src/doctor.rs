@@ -23,23 +23,24 @@ use crate::table::table;
 use self::check::{Check, Verdict};
 
 pub(crate) async fn doctor(url: &str, output: Output, replicators: &[String]) -> Shown {
-    let (mut checks, mut is_silent, mut region) = (Vec::new(), false, None);
-    let processes = std::iter::once((Side::CELL, url))
-        .chain(replicators.iter().map(|url| (Side::REPLICATOR, url.as_str())));
-    for (side, url) in processes {
-        let asked = match Asked::of(side, url).await {
-            Ok(asked) => asked,
-            Err(failure) => return show(output, Err(failure), |_| Told::default()),
-        };
-        is_silent |= asked.answers.as_ref().is_err_and(|failure| failure.exit == Exit::Unavailable);
-        if side == Side::CELL {
-            region = asked.region_of_a("cell").map(str::to_owned);
-            checks.extend(cell::judge(&asked));
-        } else {
-            checks.extend(replicator::judge(&asked, region.as_deref()));
+    let ask = async {
+        let cell = Asked::of(Side::CELL, url).await?;
+        let mut asked = Vec::new();
+        for url in replicators {
+            asked.push(Asked::of(Side::REPLICATOR, url).await?);
         }
-    }
-    shown(output, &checks, is_silent)
+        Ok((cell, asked))
+    };
+    let (cell, replicators) = match ask.await {
+        Ok(asked) => asked,
+        Err(failure) => return show(output, Err(failure), |_| Told::default()),
+    };
+    let is_silent =
+        |asked: &Asked| asked.answers.as_ref().is_err_and(|failure| failure.exit == Exit::Unavailable);
+    let region = cell.region_of_a("cell");
+    let mut checks = cell::judge(&cell, &replicators);
+    checks.extend(replicators.iter().flat_map(|asked| replicator::judge(asked, region)));
+    shown(output, &checks, std::iter::once(&cell).chain(&replicators).any(is_silent))
 }
 
 fn shown(output: Output, checks: &[Check], is_silent: bool) -> Shown {

@@ -34,12 +34,12 @@ pub(crate) fn read_id(text: &str) -> Result<InstanceId, Refusal> {
     InstanceId::parse(text).map_err(|finding| Refusal::invalid(vec![finding]))
 }
 
-/// The refusal of a question that nobody answered.
 /// A bound of a question that is an operator's as well; what is wrong otherwise.
 pub(crate) fn in_bounds(checked: Result<(), &'static str>, place: &str) -> Result<(), Refusal> {
     checked.map_err(|detail| Refusal::new(Code::InvalidBody, format!("{place}: {detail}")))
 }
 
+/// The refusal of a question that nobody answered.
 pub(crate) fn unheard(unheard: Unheard) -> Refusal {
     let unavailable = |detail| Refusal::new(Code::StoreUnavailable, detail);
     match unheard {

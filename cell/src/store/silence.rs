@@ -1,4 +1,5 @@
-//! Whether the store answers this process, as its own calls find it: what readiness says, and the figure.
+//! Whether the store answers this process, as its own calls find it, and can be used: what readiness says, refusals say,
+//! and the figure.
 //!
 //! Promises to tell it with the first call that fails, or that waits for an answer for longer than [`PATIENCE`], and to
 //! take it back with the first that does not; whether reads fail or writes alone. Never here: a call of its own to find
@@ -6,6 +7,7 @@
 //! the log: the replica and the keeper say what it means for them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +16,8 @@ use tokio::time::Instant;
 
 use super::StoreError;
 
-/// What the operator is told to do. It holds no colon, which is what ends the reason before it.
-pub const REMEDY: &str =
-    "what [store] names has to be up and reached from here, and it goes on by itself then";
+/// What the operator is told to do about one that does not answer.
+const REMEDY: &str = "what [store] names has to be up and reached from here, and it goes on by itself then";
 
 /// A call that waits for longer than this is told: a store that was frozen, or cut off, says nothing, and the call's own
 /// end is seconds away. Answers come within milliseconds, and within a second under any load that was measured.
@@ -26,13 +27,23 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct Silence(Arc<Mutex<Known>>);
 
-/// The store does not answer.
+/// The store does not answer, or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silent {
+pub struct Ailing {
+    /// What it lacks, in two words.
+    pub what: &'static str,
     /// Since when.
     pub lasts: Duration,
-    /// What became of the call that failed last.
+    /// What became of the call that failed last, or what was found.
     pub why: String,
+    /// What the operator is told to do. It holds no colon, which is what ends the reason before it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Ailing {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} for {} s: {}: {}", self.what, self.lasts.as_secs(), self.why, self.remedy)
+    }
 }
 
 /// Which calls: a store whose disk cannot be written may go on to be read.
@@ -46,6 +57,8 @@ pub(super) enum Lane {
 struct Known {
     read: Option<Failed>,
     write: Option<Failed>,
+    /// It answers, and what it holds is not ours to go on from; with what to do.
+    foreign: Option<(Failed, String)>,
     /// The calls that wait for an answer, in the order in which they began.
     asked: BTreeMap<u64, Instant>,
     next: u64,
@@ -66,16 +79,37 @@ pub(super) struct Asked {
 }
 
 impl Silence {
-    /// How the store fails to answer; `None` while it does.
+    /// How the store fails; `None` while it does not.
     #[must_use]
-    pub fn now(&self) -> Option<Silent> {
+    pub fn now(&self) -> Option<Ailing> {
         let known = self.known();
-        let failed = known.read.iter().chain(&known.write).min_by_key(|failed| failed.since);
-        if let Some(Failed { since, why }) = failed {
-            return Some(Silent { lasts: since.elapsed(), why: why.clone() });
+        let silent = |since: Instant, why: &str| Ailing {
+            what: "no answer",
+            lasts: since.elapsed(),
+            why: why.to_owned(),
+            remedy: REMEDY.to_owned(),
+        };
+        if let Some(failed) = known.read.iter().chain(&known.write).min_by_key(|failed| failed.since) {
+            return Some(silent(failed.since, &failed.why));
         }
-        let lasts = known.asked.first_key_value()?.1.elapsed();
-        (lasts > PATIENCE).then(|| Silent { lasts, why: "a call waits for its answer".to_owned() })
+        if let Some((Failed { since, why }, remedy)) = &known.foreign {
+            let (lasts, why, remedy) = (since.elapsed(), why.clone(), remedy.clone());
+            return Some(Ailing { what: "not usable", lasts, why, remedy });
+        }
+        let since = *known.asked.first_key_value()?.1;
+        (since.elapsed() > PATIENCE).then(|| silent(since, "a call waits for its answer"))
+    }
+
+    /// What it holds is not ours, and what to do; until [`Self::is_ours`].
+    pub(crate) fn is_foreign(&self, error: &StoreError, remedy: String) {
+        let mut known = self.known();
+        let since = known.foreign.as_ref().map_or_else(Instant::now, |(failed, _)| failed.since);
+        known.foreign = Some((Failed { since, why: error.to_string() }, remedy));
+    }
+
+    /// What it holds can be gone on from.
+    pub(crate) fn is_ours(&self) {
+        self.known().foreign = None;
     }
 
     /// Shows it.
@@ -84,7 +118,7 @@ impl Silence {
         metrics.observable_gauge(
             "rollcall.cell.store.silent",
             "",
-            "1 while the store does not answer this process.",
+            "1 while the store does not answer this process, or holds what is not ours.",
             move |gauge| gauge.observe(if silence.now().is_some() { 1.0 } else { 0.0 }, &[]),
         );
     }
@@ -113,7 +147,11 @@ impl Silence {
             // What it refuses it answers.
             Ok(_)
             | Err(
-                StoreError::Full | StoreError::Compacted(_) | StoreError::Ahead(_) | StoreError::Refused(_),
+                StoreError::Full
+                | StoreError::Compacted(_)
+                | StoreError::Ahead(_)
+                | StoreError::Foreign(..)
+                | StoreError::Refused(_),
             ) => *slot = None,
         }
     }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use rollcall_cell::store::Store;
 use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::keys::INCARNATION;
+use rollcall_cell::store::{Group, Op, Store};
 use rollcall_model::Revision;
 
 use super::cell::{Cell, eventually, plain};
@@ -82,6 +83,42 @@ async fn what_was_registered_just_before_the_store_went_away_is_on_disk_while_it
         saved.snapshot.state().get("ops/mail/1").map(|_| ())
     })
     .await;
+}
+
+/// Somebody wrote over the name of the history by hand: nobody can tell what was there, so nothing goes on from it.
+#[tokio::test]
+async fn a_history_whose_name_was_written_over_is_told_with_what_to_do_and_doing_that_mends_it() {
+    let store = Embedded::memory().unwrap();
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    cell.register_plain("ops/mail/1").await;
+    let by_hand = |effect: Op| {
+        let group = Group { also: vec![effect], ..Group::default() };
+        let store = store.clone();
+        async move { store.commit(group).await.unwrap() }
+    };
+    by_hand(Op::Put(INCARNATION.into(), "oops".into())).await;
+    let told = eventually("readiness says so", || async {
+        let ready = cell.get("/readyz?verbose").await;
+        assert_eq!(ready.status, 200, "readers are served");
+        let mut lines = ready.text.lines().map(str::to_owned);
+        lines.find(|line| line.starts_with("store (not needed to be ready): not usable for "))
+    })
+    .await;
+    let refused = cell.post("/v1/registrations", &plain("ops/mail/2")).await;
+    refused.refused(503, "store_unavailable");
+    for told in [&told, &refused.text] {
+        for words in
+            ["under meta/incarnation what no cell wrote", "remove the key rollcall/v1/us/meta/incarnation"]
+        {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+    by_hand(Op::Remove(INCARNATION.into())).await;
+    cell.keeps().await;
+    cell.register_plain("ops/mail/2").await;
+    assert_eq!(cell.get("/v1/agents/ops/mail/1").await.status, 200, "what was there stays");
+    assert!(cell.get("/readyz?verbose").await.text.contains("store (not needed to be ready): it answers"));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use rollcall_model::{Timestamp, limits};
 use serde_json::Value;
 
 use super::check::{Check, build, said};
-use super::{Answers, Asked};
+use super::{Answers, Asked, replicator};
 use crate::table::{cell, counted, seconds};
 
 /// Clocks that differ by so much mislead whoever compares times; less is within what the header `Date` can say.
@@ -14,7 +14,8 @@ const SKEW: Duration = Duration::from_secs(2);
 /// A resync this long ago is news.
 const RECENT: Duration = Duration::from_secs(600);
 
-pub(super) fn judge(asked: &Asked) -> Vec<Check> {
+/// `replicators` are those that were asked too: what a view lacks is looked for there, and not advised to be asked again.
+pub(super) fn judge(asked: &Asked, replicators: &[Asked]) -> Vec<Check> {
     let url = &asked.url;
     let answers = match &asked.answers {
         Ok(answers) => answers,
@@ -45,7 +46,9 @@ pub(super) fn judge(asked: &Asked) -> Vec<Check> {
     checks.push(guard(answers));
     checks.extend(copies(answers));
     match &answers.regions {
-        Ok(regions) => checks.extend(of_regions(regions, answers.clocks.map(|(theirs, _)| theirs))),
+        Ok(regions) => {
+            checks.extend(of_regions(regions, replicators, answers.clocks.map(|(theirs, _)| theirs)));
+        }
         Err(failure) => checks.push(Check::fail("regions", said(failure), "see the log of the cell")),
     }
     checks
@@ -134,11 +137,9 @@ fn keeper_and_store(answers: &Answers) -> Vec<Check> {
                 "in office still; without the store its office ends in seconds, and renewals are refused then",
                 "see store",
             ),
-            Err(failure) => Check::fail(
-                "keeper",
-                said(failure),
-                "none can be elected without the store: bring that back first",
-            ),
+            Err(failure) => {
+                Check::fail("keeper", said(failure), "none can be in office before that is mended: see store")
+            }
         };
         return vec![Check::fail("store", format!("{lack}; {last}"), next.to_owned()), keeper];
     }
@@ -205,9 +206,9 @@ fn guard(answers: &Answers) -> Check {
     )
 }
 
-fn of_regions(regions: &Value, now: Option<Timestamp>) -> Vec<Check> {
+fn of_regions(regions: &Value, replicators: &[Asked], now: Option<Timestamp>) -> Vec<Check> {
     let regions = list(regions);
-    let mut checks: Vec<_> = regions.iter().map(of_region).collect();
+    let mut checks: Vec<_> = regions.iter().map(|region| of_region(region, replicators)).collect();
     checks.push(resyncs(&regions, now));
     if regions.len() == 1 {
         checks.push(Check::ok(
@@ -218,7 +219,7 @@ fn of_regions(regions: &Value, now: Option<Timestamp>) -> Vec<Check> {
     checks
 }
 
-fn of_region(region: &Value) -> Check {
+fn of_region(region: &Value, replicators: &[Asked]) -> Check {
     let member = |name: &str| cell(region.get(name));
     let name = format!("region {}", member("region"));
     let state = member("state");
@@ -230,11 +231,7 @@ fn of_region(region: &Value) -> Check {
     let next = if region.get("role").and_then(Value::as_str) == Some("own") {
         "see store and keeper".to_owned()
     } else {
-        format!(
-            "ask the replicator that [[view]] names for it: `rollcall doctor --replicator URL`; if that is well, ask the \
-             cell of {}",
-            member("region")
-        )
+        replicator::advice(&member("region"), replicators)
     };
     match state.as_str() {
         "current" => Check::ok(name, detail),

@@ -56,6 +56,30 @@ pub(super) fn judge(asked: &Asked, region: Option<&str>) -> Vec<Check> {
     checks
 }
 
+/// What to do about a cell's view of a region that is old or was never loaded, as far as these replicators can tell, in the
+/// order in which a change travels.
+pub(super) fn advice(region: &str, replicators: &[Asked]) -> String {
+    if replicators.is_empty() {
+        return format!(
+            "name the replicator that [[view]] takes it from as well, by its [listen] http: `rollcall doctor --replicator \
+             URL` looks whether the copy of {region} is old there too"
+        );
+    }
+    let answers = replicators.iter().filter_map(|asked| Some((&asked.url, asked.answers.as_ref().ok()?)));
+    let mut views = answers.filter_map(|(url, answers)| {
+        let regions = answers.regions.as_ref().ok()?.get("regions")?.as_array()?;
+        let is_it = |view: &&Value| view.get("region").and_then(Value::as_str) == Some(region);
+        Some((url, regions.iter().find(is_it)?.get("state")?.as_str()?))
+    });
+    match views.find(|(_, state)| *state == "current") {
+        Some((url, _)) => format!(
+            "{url} has it, current: see that `source` of its [[view]] in the cell's file is the [listen] grpc of that \
+             replicator, and that the cell reaches it there; the cell's log says what it was told"
+        ),
+        None => "it does not come as far as to the replicator: see the lines of that".to_owned(),
+    }
+}
+
 /// `publisher us-east: publishing`, or `starting`, or `waiting:` and for what.
 fn publisher(line: &str) -> Option<Check> {
     let (_, state) = line.strip_prefix("publisher ")?.split_once(": ")?;
@@ -79,7 +103,11 @@ fn topic(line: &str) -> Option<Check> {
 fn followed(region: &Value) -> Check {
     let member = |name: &str| cell(region.get(name));
     let name = format!("replicator view {}", member("region"));
-    let next = format!("see that the log is up, and that the replicator of {} publishes", member("region"));
+    let next = format!(
+        "see that the log that [[follow]] names for it is up and reached; then ask where it comes from, with the addresses of \
+         {0}: `rollcall doctor --url CELL --replicator REPLICATOR` tells whether {0} publishes",
+        member("region")
+    );
     let detail = match member("state").as_str() {
         "not_loaded" => "never loaded: nothing is known of it".to_owned(),
         state => {
@@ -127,6 +155,37 @@ mod tests {
         };
         let checks = judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) }, cell);
         checks.into_iter().map(|check| (check.name, check.verdict)).collect()
+    }
+
+    #[test]
+    fn a_view_that_is_old_is_followed_to_where_it_stops_and_nobody_is_sent_in_a_circle() {
+        let replicator = |state: &str| {
+            let regions = json!({"regions": [{"region": "eu", "role": "view", "state": state}]});
+            let answers = Answers {
+                took: Duration::ZERO,
+                clocks: None,
+                version: Value::Null,
+                ready: Ok(String::new()),
+                regions: Ok(regions),
+                guard: Ok(Value::Null),
+            };
+            Asked { url: "http://h:1".into(), answers: Ok(answers) }
+        };
+        let silent = || {
+            let failure = Failure { exit: Exit::Unavailable, body: None, words: "nobody".into() };
+            Asked { url: "http://h:2".into(), answers: Err(failure) }
+        };
+        let asks = "--replicator";
+        assert!(advice("eu", &[]).contains(asks));
+        for (asked, words) in [
+            (vec![silent(), replicator("current")], "http://h:1 has it, current: see that `source`"),
+            (vec![replicator("stale")], "see the lines of that"),
+            (vec![replicator("not_loaded"), silent()], "see the lines of that"),
+            (vec![silent()], "see the lines of that"),
+        ] {
+            let advice = advice("eu", &asked);
+            assert!(advice.contains(words) && !advice.contains(asks), "{advice}");
+        }
     }
 
     fn unwell(checks: Vec<(String, Verdict)>) -> Vec<(String, Verdict)> {

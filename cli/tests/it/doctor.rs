@@ -78,7 +78,7 @@ fn a_replicator_that_is_not_there_is_found_by_its_region() {
     });
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let table = say(&url, &["doctor"]);
-    assert!(table.stdout.contains("\nregion eu-west: ask the replicator"), "{table:?}");
+    assert!(table.stdout.contains("\nregion eu-west: name the replicator"), "{table:?}");
     cell.signal(Signal::TERM);
     assert_eq!(cell.end().code, Some(0));
 }

@@ -12,7 +12,7 @@ use crate::api::http::{Answer, Shared};
 use crate::disk;
 use crate::refusal::Refusal;
 use crate::regions::Which;
-use crate::store::{silence, space};
+use crate::store::space;
 
 pub(super) fn text(text: String) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
@@ -63,9 +63,8 @@ fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
 /// How the store is, with what to do behind the last colon unless it is well.
 fn store(api: &Shared) -> String {
     // A store that answered nothing since is not known to be full still.
-    if let Some(silent) = api.silence.now() {
-        let (seconds, why) = (silent.lasts.as_secs(), silent.why);
-        return format!("no answer for {seconds} s: {why}: {}", silence::REMEDY);
+    if let Some(ailing) = api.silence.now() {
+        return ailing.to_string();
     }
     match api.space.lacks_for() {
         Some(time) => format!("out of space for {} s: {}", time.as_secs(), space::REMEDY),

@@ -31,7 +31,7 @@ fn well() -> Answers {
 }
 
 fn judged(answers: Answers) -> Vec<Check> {
-    judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) })
+    judge(&Asked { url: "http://h:1".into(), answers: Ok(answers) }, &[])
 }
 
 /// What is not ok, by name.
@@ -69,7 +69,7 @@ fn with_a_cell_that_is_well_every_check_is_ok() {
 fn nobody_there_is_one_failure_with_the_next_step() {
     let failure =
         Failure { exit: Exit::Unavailable, body: None, words: "no cell answers at http://h:1".into() };
-    let checks = judge(&Asked { url: "http://h:1".into(), answers: Err(failure) });
+    let checks = judge(&Asked { url: "http://h:1".into(), answers: Err(failure) }, &[]);
     assert_eq!((checks.len(), checks[0].verdict), (1, Verdict::Fail));
     assert!(checks[0].next.as_ref().unwrap().contains("rollcall dev"));
 }
