@@ -6,10 +6,18 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rollcall_cell::config::CellConfig;
+use rollcall_cell::keeper::KeeperHandle;
 use rollcall_cell::store::contract::{commit, follow_until, put, within};
 use rollcall_cell::store::etcd::Etcd;
 use rollcall_cell::store::{Committed, Follow, Group, Op, Store, StoreError, keys};
+use rollcall_cell::{Start, run};
+use rollcall_model::Clock;
+use rollcall_runtime::clock;
+use rollcall_runtime::meter::Metrics;
+use rollcall_runtime::tasks::Tasks;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 
 use super::etcds::{free_base_port, tool};
 
@@ -300,4 +308,110 @@ async fn a_full_store_says_so_and_takes_writes_again_when_there_is_space() {
     etcdctl(address, &["defrag"]);
     etcdctl(address, &["alarm", "disarm"]);
     commit(&store, vec![Op::Remove("a".into())]).await;
+}
+
+/// A process of the cell on an etcd; it stops when it is dropped.
+struct Cell {
+    url: String,
+    keeper: KeeperHandle,
+    tasks: Tasks,
+    client: reqwest::Client,
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.tasks.cancelled().cancel();
+    }
+}
+
+impl Cell {
+    async fn on(address: &str) -> Self {
+        let text = format!(
+            "region = \"cluster\"\ndata_dir = \"unused\"\n[listen]\nhttp = \"127.0.0.1:0\"\ngrpc = \"127.0.0.1:0\"\n\
+             [store]\nkind = \"etcd\"\nendpoints = [{address:?}]\n"
+        );
+        let tasks = Tasks::new();
+        let start = Start {
+            commit: "none",
+            config: toml::from_str::<CellConfig>(&text).unwrap(),
+            clock: Clock::new(clock::monotonic, clock::wall_ms),
+            tasks: tasks.clone(),
+            metrics: Metrics::new(),
+            http: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            grpc: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            keep_on_disk: false,
+        };
+        let running = run(Etcd::connect(&[address.to_owned()], "cluster"), start).await.unwrap();
+        let (url, keeper) = (format!("http://{}", running.http), running.keeper);
+        Self { url, keeper, tasks, client: reqwest::Client::new() }
+    }
+
+    /// What it says to a registration: the status and the body.
+    async fn register(&self, id: &str) -> (u16, String) {
+        let body = format!("{{\"id\":{id:?},\"endpoints\":[{{\"url\":\"http://127.0.0.1:9/\"}}]}}");
+        let call = self.client.post(format!("{}/v1/registrations", self.url));
+        let answer = call.header("content-type", "application/json").body(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    async fn ready(&self) -> String {
+        let call = self.client.get(format!("{}/readyz?verbose", self.url));
+        call.send().await.unwrap().text().await.unwrap()
+    }
+
+    /// It has found out that there is no space, says so with what to do, and keeps nothing.
+    async fn lacks_space(&self) {
+        within("a refusal for want of space", async {
+            loop {
+                let (status, told) = self.register("ops/mail/late").await;
+                assert_eq!(status, 503, "{told}");
+                assert!(told.contains("store_unavailable"), "{told}");
+                if told.contains("out of space") && told.contains("alarm disarm") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        within("readiness says so", async {
+            while !self.ready().await.contains("out of space") {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        assert_eq!(self.keeper.term(), None, "nobody who starts now gets into office");
+    }
+
+    /// It got into office by itself, and takes a registration.
+    async fn keeps(&self, id: &str) {
+        within("a keeper in office", async {
+            while self.keeper.term().is_none() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        let (status, told) = self.register(id).await;
+        assert_eq!(status, 201, "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f08_a_cell_that_starts_while_the_store_is_full_gets_into_office_by_itself_once_it_is_not() {
+    let cluster = Cluster::start(1, &["--quota-backend-bytes", "4194304"]);
+    let store = cluster.store(0).await;
+    let address = &cluster.members[0].address;
+    let free = async || {
+        let last = store.get("a", None).await.unwrap().0.unwrap().mod_revision;
+        within("the compaction", store.compact(last)).await.unwrap();
+        etcdctl(address, &["defrag"]);
+        etcdctl(address, &["alarm", "disarm"]);
+    };
+    // One that was never founded, and then one that was.
+    for id in ["ops/mail/1", "ops/mail/2"] {
+        fill(&store).await;
+        let cell = Cell::on(address).await;
+        cell.lacks_space().await;
+        free().await;
+        cell.keeps(id).await;
+    }
 }
