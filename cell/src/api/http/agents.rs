@@ -1,5 +1,6 @@
 //! Readers: agents, regions, removals.
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::regions::Which;
 pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
     let from = Source { regions: &api.regions, keeper: &api.registrar.keeper };
     let body = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now())?;
-    Ok(json::written(StatusCode::OK, body))
+    Ok(json::written(StatusCode::OK, Body::new(body)))
 }
 
 pub(super) async fn get(

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -27,7 +28,7 @@ const ROOM: usize = 4 * 1024;
 pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
     let mut bytes = Vec::with_capacity(ROOM);
     write(&mut bytes, body)?;
-    Ok(written(status, bytes))
+    Ok(written(status, bytes.into()))
 }
 
 /// Writes a value behind what is written already.
@@ -37,8 +38,8 @@ pub(super) fn write(to: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Refu
 }
 
 /// An answer whose JSON body is written already.
-pub(super) fn written(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = Response::new(body.into());
+pub(super) fn written(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

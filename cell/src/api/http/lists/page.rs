@@ -1,0 +1,62 @@
+//! What is kept of an answer, and how the answer is made of it: byte for byte what it would be if nothing were kept.
+
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use rollcall_model::{Instant, Registration, View};
+
+use crate::api::http::json;
+use crate::api::http::lists::Source;
+use crate::api::http::lists::asked::Asked;
+use crate::api::http::lists::body::Written;
+use crate::api::reading;
+use crate::refusal::Refusal;
+
+/// Room for what is written into every answer about a region.
+const REGION_BYTES: usize = 320;
+/// Up to so many bytes are copied beside what is written anew. More are handed on as they are kept, in a piece of their
+/// own: the network is given it in the same call, and another piece costs what a copy of a few KiB does.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+
+/// The part of an answer that follows from its registrations and their marks.
+pub(super) struct Page {
+    /// Its registrations, held weakly: one goes from memory when it goes from the state, and still no other one can stand
+    /// at its address while it is kept here.
+    pub(super) written_from: Box<[Weak<Registration>]>,
+    /// Whether there are more behind them.
+    pub(super) has_more: bool,
+    /// Those of the own region, in order.
+    pub(super) overdue: Vec<bool>,
+    /// `{"agents":[…],"regions":`
+    pub(super) agents: Bytes,
+    /// `,"next_page_token":…}`
+    pub(super) next: Box<[u8]>,
+}
+
+impl Page {
+    /// Whether just its registrations are what a question asks for now.
+    pub(super) fn is_of(&self, asked: &Asked, views: &[Arc<View>]) -> Result<bool, Refusal> {
+        let mut walk = reading::walk(views, &asked.query, asked.place.as_ref())?;
+        let is_met =
+            |one: &Weak<_>| walk.next().is_some_and(|(_, met)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(met)));
+        Ok(self.written_from.iter().all(is_met) && walk.next().is_some() == self.has_more)
+    }
+
+    /// The answer, with the regions as they stand now.
+    pub(super) fn answer(
+        &self,
+        views: &[Arc<View>],
+        from: Source<'_>,
+        now: Instant,
+    ) -> Result<Written, Refusal> {
+        let is_copied = self.agents.len() <= COPIED_BYTES_MAX;
+        let copied = if is_copied { &*self.agents } else { &[] };
+        let mut rest = Vec::with_capacity(copied.len() + self.next.len() + REGION_BYTES * views.len());
+        rest.extend_from_slice(copied);
+        let own = from.regions.own();
+        let regions: Vec<_> = views.iter().map(|view| json::region(own, view, now)).collect();
+        json::write(&mut rest, &regions)?;
+        rest.extend_from_slice(&self.next);
+        Ok(Written::new(if is_copied { Bytes::new() } else { self.agents.clone() }, rest))
+    }
+}

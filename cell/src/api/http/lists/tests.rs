@@ -1,0 +1,272 @@
+//! Lists are what they would be if nothing were kept; what is kept is bounded, and goes with the state.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use futures_util::{FutureExt as _, StreamExt as _};
+use rollcall_model::testing::{
+    Chance, Origin, any_declared, any_owned, ids, position, region, registered, registration,
+};
+use rollcall_model::{Clock, Epoch, GuardLimits, Holder, Region, Revision, Snapshot, State, Timestamp, View};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::store::{Compare, Hold, Tenure};
+
+const QUESTIONS: [&str; 14] = [
+    "",
+    "limit=1",
+    "limit=3&region=all",
+    "namespace=ops&name=mail",
+    "namespace=ops&name=mail&region=all&internal",
+    "name=mai",
+    "capability=mail:send:v1",
+    "capability=mail:send:v1&internal=true&limit=2",
+    "tag=gpu&limit=2",
+    "kind=tool&region=us",
+    "lifecycle=healthy&zone=a",
+    "metadata.queue=1&region=all",
+    "version=%5E1",
+    "namespace=nobody",
+];
+
+/// A cell without a network: its own region, whose leases it keeps at times, and a view of another one.
+struct Cell {
+    chance: Chance,
+    origin: Origin,
+    own: watch::Sender<Arc<View>>,
+    other: watch::Sender<Arc<View>>,
+    /// What the other region has, which nobody else holds: what goes from it is free to be used again.
+    others: State,
+    regions: Regions,
+    keeper: KeeperHandle,
+    time: Arc<Mutex<Duration>>,
+    steps: u64,
+    lists: Lists,
+    /// Pages that somebody was told of.
+    pages: Vec<String>,
+}
+
+impl Cell {
+    fn new(seed: u64) -> Self {
+        let time = Arc::new(Mutex::new(Duration::from_secs(1)));
+        let read = Arc::clone(&time);
+        let clock = Clock::new(move || *read.lock().unwrap(), || 0);
+        let origin = Origin::new(seed);
+        let mut view = View::new(region()).with_facets();
+        view.install(origin.snapshot(&origin.head()), None, "started", Timestamp(0));
+        let (own, own_view) = watch::channel(Arc::new(view));
+        let us = Region::parse("us").unwrap();
+        let (other, other_view) = watch::channel(Arc::new(View::new(us.clone())));
+        Self {
+            chance: Chance::new(seed),
+            origin,
+            own,
+            other,
+            others: State::default(),
+            regions: Regions::new((region(), own_view), vec![(us, other_view)]),
+            keeper: KeeperHandle::new(GuardLimits::default(), clock),
+            time,
+            steps: 1,
+            lists: Lists::default(),
+            pages: Vec::new(),
+        }
+    }
+
+    /// Something happens that a list may show.
+    fn step(&mut self) {
+        self.steps += 1;
+        match self.chance.below(12) {
+            0..3 => self.own_changes(),
+            3 => self.other_changes(),
+            4 | 5 => self.hears(),
+            6 => {
+                let time = Duration::from_secs(self.chance.number() % 40);
+                self.pass(time);
+            }
+            7 => {
+                let time = Duration::from_millis(self.chance.number() % 900);
+                self.pass(time);
+            }
+            8 if self.chance.one_in(4) => self.office_changes(),
+            _ => {}
+        }
+    }
+
+    fn pass(&self, time: Duration) {
+        *self.time.lock().unwrap() += time;
+    }
+
+    fn own_changes(&mut self) {
+        self.origin.change();
+        let mut view = View::clone(&self.own.borrow());
+        let delta = self.origin.delta(view.position().unwrap(), &self.origin.head());
+        view.apply(&delta);
+        self.keeper.follow(&[delta], None, || drop(self.own.send_replace(Arc::new(view))));
+    }
+
+    fn other_changes(&mut self) {
+        let id = self.chance.pick(&ids(12)).clone();
+        if self.others.take(&id).is_none() || self.chance.one_in(2) {
+            let epoch = Epoch::new(1, Revision(self.steps));
+            let mut new = registered(any_declared(&mut self.chance, id), epoch, Revision(self.steps));
+            new.owned = any_owned(&mut self.chance);
+            self.others.put(Arc::new(new));
+        }
+        let mut view = View::new(Region::parse("us").unwrap()).with_facets();
+        let snapshot = Snapshot::of(view.region().clone(), position(1, self.steps), self.others.clone());
+        view.install(snapshot, None, "started", Timestamp(0));
+        self.other.send_replace(Arc::new(view));
+    }
+
+    /// The keeper hears of an instance, or that one of those who share it lets go.
+    fn hears(&mut self) {
+        let view = self.own.borrow().clone();
+        let standing: Vec<_> = view.state().unwrap().iter().collect();
+        let Some(one) = (!standing.is_empty()).then(|| *self.chance.pick(&standing)) else { return };
+        let holder = Holder::parse(if self.chance.one_in(2) { "p" } else { "q" }).unwrap();
+        if self.chance.one_in(3) {
+            let _ = self.keeper.let_go(&one.declared.id, &holder, one.epoch);
+        } else {
+            let _ = self.keeper.renew(&one.declared.id, &holder, one.epoch);
+        }
+    }
+
+    fn office_changes(&self) {
+        if self.keeper.term().is_some() {
+            return self.keeper.end();
+        }
+        let hold = Hold::until(tokio::time::Instant::now() + Duration::from_secs(3_600));
+        let fence = Compare::CreateRevision("keeper/1".into(), Revision(1));
+        let office = CancellationToken::new().drop_guard();
+        self.keeper.begin(&Tenure::new(self.steps, fence, office, hold), &self.own.subscribe()).unwrap();
+    }
+
+    fn answer(&self, lists: &Lists, question: &str) -> String {
+        let from = Source { regions: &self.regions, keeper: &self.keeper };
+        let now = Instant(*self.time.lock().unwrap());
+        let pieces = pieces(lists.answer(question, from, now).unwrap());
+        String::from_utf8(pieces.concat()).unwrap()
+    }
+
+    fn kept(&self, question: &str) -> Option<Arc<Page>> {
+        self.lists.0.get(question).map(|kept| Arc::clone(&kept.page))
+    }
+}
+
+/// An answer as it goes out, whose length is told before.
+fn pieces(written: Written) -> Vec<Bytes> {
+    let length = written.size_hint().exact();
+    let body = Body::new(written).into_data_stream();
+    let pieces = body.map(Result::unwrap).collect::<Vec<_>>().now_or_never().expect("nothing is waited for");
+    assert_eq!(length, Some(pieces.iter().map(Bytes::len).sum::<usize>() as u64));
+    pieces
+}
+
+#[test]
+fn an_answer_is_byte_for_byte_what_it_is_when_nothing_is_kept() {
+    let (mut same, mut other, mut overdue) = (0, 0, 0);
+    for seed in 0..8 {
+        let mut cell = Cell::new(seed);
+        for step in 0..120 {
+            cell.step();
+            let pages = cell.pages.clone();
+            for question in QUESTIONS.into_iter().chain(pages.iter().map(String::as_str)) {
+                let before = cell.kept(question);
+                let answer = cell.answer(&cell.lists, question);
+                let fresh = cell.answer(&Lists::default(), question);
+                assert_eq!(answer, fresh, "{question:?} at step {step} of seed {seed}");
+                overdue += usize::from(answer.contains(r#""overdue":true"#));
+                let is_same =
+                    before.zip(cell.kept(question)).is_some_and(|(one, two)| Arc::ptr_eq(&one, &two));
+                if is_same {
+                    same += 1
+                } else {
+                    other += 1
+                }
+                let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+                if question.contains("limit=")
+                    && let Some(token) = answer["next_page_token"].as_str()
+                {
+                    let limit = if question.contains("all") { "limit=3&region=all" } else { "limit=1" };
+                    let page = format!("{limit}&page_token={token}");
+                    if !cell.pages.contains(&page) {
+                        cell.pages.insert(0, page);
+                        cell.pages.truncate(6);
+                    }
+                }
+            }
+        }
+    }
+    assert!(same > other && other > 300 && overdue > 100, "{same} kept, {other} written, {overdue} overdue");
+}
+
+#[test]
+fn a_large_list_goes_out_as_it_is_kept_and_a_small_one_in_one_piece() {
+    let mut cell = Cell::new(5);
+    let mut state = State::default();
+    for n in 0..100 {
+        state.put(Arc::new(registration(&format!("a/b/{n:03}"), 1, n + 1)));
+    }
+    cell.others = state;
+    cell.other_changes();
+    let from = Source { regions: &cell.regions, keeper: &cell.keeper };
+    let ask = |question| pieces(cell.lists.answer(question, from, Instant(Duration::from_secs(2))).unwrap());
+    let (one, other) = (ask("region=us&namespace=a"), ask("region=us&namespace=a"));
+    assert_eq!(one.len(), 2);
+    assert!(std::ptr::eq(&*one[0], &*other[0]), "one copy for all who ask");
+    let answer: serde_json::Value = serde_json::from_slice(&one.concat()).unwrap();
+    assert_eq!(answer["agents"].as_array().unwrap().len(), 100);
+    assert_eq!(answer["regions"][0]["region"], "us");
+    assert_eq!(ask("region=us&namespace=a&limit=2").len(), 1);
+}
+
+#[test]
+fn what_changes_elsewhere_leaves_a_list_as_it_was_written() {
+    let mut cell = Cell::new(7);
+    cell.office_changes();
+    (0..20).for_each(|_| cell.own_changes());
+    let question = "region=us";
+    cell.other_changes();
+    let _ = cell.answer(&cell.lists, question);
+    let written = cell.kept(question).expect("kept");
+    for _ in 0..50 {
+        cell.own_changes();
+        cell.hears();
+        cell.pass(Duration::from_secs(20));
+        let _ = cell.answer(&cell.lists, question);
+        assert!(Arc::ptr_eq(&written, &cell.kept(question).expect("kept")));
+    }
+    cell.other_changes();
+    let _ = cell.answer(&cell.lists, question);
+    assert!(!Arc::ptr_eq(&written, &cell.kept(question).expect("kept")));
+}
+
+#[test]
+fn what_goes_from_the_state_goes_from_memory() {
+    let mut cell = Cell::new(3);
+    cell.other_changes();
+    let _ = cell.answer(&cell.lists, "region=us");
+    let page = cell.kept("region=us").expect("kept");
+    let one = page.written_from.first().expect("one").clone();
+    assert!(one.upgrade().is_some());
+    while one.upgrade().is_some() && cell.steps < 1_000 {
+        cell.steps += 1;
+        cell.other_changes();
+    }
+    assert!(one.upgrade().is_none());
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let cell = Cell::new(1);
+    let many = 3 * BYTES_MAX / 32_768;
+    for n in 0..many {
+        let question = format!("metadata.k{n}={}", "v".repeat(7_000));
+        let _ = cell.answer(&cell.lists, &question);
+    }
+    let (bytes, left) = (cell.lists.0.weight(), cell.lists.0.len() as u64);
+    assert!(bytes <= BYTES_MAX && left < many && left > many / 10, "{bytes} bytes in {left}");
+}
