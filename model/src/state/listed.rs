@@ -60,7 +60,7 @@ impl Listing {
         Stretch { listing: self, part: None }
     }
 
-    /// So many of it, from one on that stands in it.
+    /// So many of it, all of one agent, from one on that stands in it.
     pub(super) const fn stretch<'a>(&'a self, first: &'a Arc<Registration>, many: usize) -> Stretch<'a> {
         Stretch { listing: self, part: Some((first, many)) }
     }
@@ -73,7 +73,7 @@ impl Listing {
     }
 }
 
-/// Registrations that stand together in a listing: all of it, or so many from one on.
+/// Registrations that stand together in a listing: all of it, or so many of one agent from one on.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch<'a> {
     listing: &'a Listing,
@@ -96,14 +96,19 @@ impl<'a> Stretch<'a> {
             Some((first, 1)) => Some(first),
             Some((first, many)) => {
                 let before = self.listing.all.rank(|one| one.declared.id < first.declared.id);
-                self.listing.all.run(before + many.saturating_sub(1)).first()
+                self.listing.all.at(before + many.saturating_sub(1)).leaf.first()
             }
         }
     }
 
-    /// Whether all are of one namespace, and it is this one: then the first and the last are.
+    /// Whether all are of one namespace, and it is this one: then the first and the last are, and of one agent's the first
+    /// speaks for all.
     pub(super) fn is_within(self, namespace: &str) -> bool {
-        self.ends().all(|one| one.declared.id.namespace() == namespace)
+        let is_of_it = |one: &Arc<Registration>| one.declared.id.namespace() == namespace;
+        match self.part {
+            Some((first, _)) => is_of_it(first),
+            None => self.ends().all(is_of_it),
+        }
     }
 
     /// The first and the last.
@@ -157,6 +162,8 @@ pub(super) struct Run<'a> {
     at_hand: Option<&'a Arc<Registration>>,
     /// Those of the leaf where the walk is.
     leaf: std::slice::Iter<'a, Arc<Registration>>,
+    /// The leaves behind it on the same branch.
+    next: std::slice::Iter<'a, Tree>,
     /// How many of the listing stand before the next leaf, once one was opened.
     rank: Option<usize>,
     /// How many of the stretch are left, at most.
@@ -174,20 +181,27 @@ impl<'a> Run<'a> {
                 (None, Some(rank), (begin + many).saturating_sub(rank))
             }
         };
-        Self { stretch, at_hand, leaf: [].iter(), rank, left }
+        Self { stretch, at_hand, leaf: [].iter(), next: [].iter(), rank, left }
     }
 
-    /// Opens the next leaf.
+    /// Opens the next leaf: nearly always it hangs on the branch of the last one.
     fn open(&mut self) -> Option<&'a Arc<Registration>> {
+        if let (Some(rank), Some(Tree::Leaf(leaf))) = (&mut self.rank, self.next.next()) {
+            *rank += leaf.len();
+            self.leaf = leaf.iter();
+            return self.leaf.next();
+        }
         let tree = &self.stretch.listing.all;
-        let rank = match (self.rank, self.stretch.part) {
-            (Some(rank), _) => rank,
-            (None, None) => 1,
-            (None, Some((first, _))) => tree.rank(|one| one.declared.id <= first.declared.id),
+        let mut seat = match (self.rank, self.stretch.part) {
+            (None, Some((first, _))) => tree.seek(|one| one.declared.id <= first.declared.id),
+            (rank, _) => tree.at(rank.unwrap_or(1)),
         };
-        let leaf = tree.run(rank);
-        self.rank = Some(rank + leaf.len());
-        self.leaf = leaf.iter();
+        if seat.leaf.is_empty() {
+            // It is told as the end of a leaf: those behind it stand elsewhere.
+            seat = tree.at(seat.rank);
+        }
+        self.rank = Some(seat.rank + seat.leaf.len());
+        (self.leaf, self.next) = (seat.leaf.iter(), seat.next.iter());
         self.leaf.next()
     }
 }
@@ -201,6 +215,55 @@ impl<'a> Iterator for Run<'a> {
         match self.leaf.next() {
             Some(next) => Some(next),
             None => self.at_hand.take().or_else(|| self.open()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// A thousand stand on several branches, whose leaves are anything between few and full.
+        #[test]
+        fn a_walk_meets_everyone_behind_its_place_whatever_they_hang_on(
+            put in prop::collection::vec(0_u16..1_000, 0..1_200),
+            gone in prop::collection::vec(0_u16..1_000, 0..500),
+            is_in_order: bool,
+            (many, from) in (0_usize..1_200, 0_u16..1_000),
+        ) {
+            let one = |id: u16| Arc::new(testing::registration(&format!("a/b/{id:05}"), 1, u64::from(id) + 1));
+            let mut listing = if is_in_order {
+                Listing::in_order(&(0..1_000).map(one).collect::<Vec<_>>())
+            } else {
+                Listing::default()
+            };
+            put.iter().for_each(|id| drop(listing.insert(one(*id))));
+            gone.iter().for_each(|id| drop(listing.remove(&format!("a/b/{id:05}"))));
+            let mut all = Vec::new();
+            while let seat = listing.all.at(all.len())
+                && !seat.leaf.is_empty()
+            {
+                all.extend(seat.leaf.iter());
+            }
+            prop_assert!(listing.iter().eq(all.iter().copied()));
+            for (at, first) in all.iter().copied().enumerate() {
+                let many = 1 + many % (all.len() - at);
+                prop_assert!(Run::new(listing.stretch(first, many), Place::Start).eq(all.iter().skip(at).take(many).copied()));
+            }
+            let place = format!("a/b/{from:05}");
+            let behind = || all.iter().copied().filter(|one| one.declared.id.as_str() > place.as_str());
+            prop_assert!(Run::new(listing.whole(), Place::Behind(&place)).eq(behind()));
+            if let Some(first) = all.first().copied() {
+                let many = 1 + many % all.len();
+                let within = behind().filter(|one| all.iter().take(many).any(|other| Arc::ptr_eq(one, other)));
+                prop_assert!(Run::new(listing.stretch(first, many), Place::Behind(&place)).eq(within));
+            }
         }
     }
 }

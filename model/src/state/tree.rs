@@ -32,6 +32,16 @@ pub(super) struct Branch {
     nodes: Vec<Tree>,
 }
 
+/// A place among all, and who is near behind it.
+pub(super) struct Seat<'a> {
+    /// How many stand before it.
+    pub(super) rank: usize,
+    /// Those of its leaf who stand behind it: nobody, where it is the end of a leaf.
+    pub(super) leaf: &'a [Arc<Registration>],
+    /// The leaves behind that one, as far as they hang on the same branch.
+    pub(super) next: &'a [Tree],
+}
+
 /// What an insertion led to.
 enum Put {
     /// There was one of this id.
@@ -98,40 +108,50 @@ impl Tree {
 
     /// How many stand before a place, which is told by whether one stands before it.
     pub(super) fn rank(&self, is_before: impl Fn(&Registration) -> bool) -> usize {
-        let (mut node, mut before) = (self, 0);
+        self.seek(is_before).rank
+    }
+
+    /// A place, which is told by whether one stands before it.
+    pub(super) fn seek(&self, is_before: impl Fn(&Registration) -> bool) -> Seat<'_> {
+        let (mut node, mut before, mut next): (_, _, &[Self]) = (self, 0, &[]);
         loop {
             match node {
-                Self::Leaf(leaf) => return before + leaf.partition_point(|one| is_before(one)),
+                Self::Leaf(leaf) => {
+                    let at = leaf.partition_point(|one| is_before(one));
+                    return Seat { rank: before + at, leaf: leaf.get(at..).unwrap_or_default(), next };
+                }
                 Self::Branch(branch) => {
                     let begins_before = |node: &Self| node.first().is_some_and(|first| is_before(first));
                     let at = branch.nodes.partition_point(begins_before).saturating_sub(1);
                     let (passed, rest) = branch.nodes.split_at(at);
                     before += passed.iter().map(Self::len).sum::<usize>();
-                    let Some(child) = rest.first() else { return before };
-                    node = child;
+                    let Some((child, behind)) = rest.split_first() else {
+                        return Seat { rank: before, leaf: &[], next: &[] };
+                    };
+                    (node, next) = (child, behind);
                 }
             }
         }
     }
 
-    /// Those of one leaf from a rank on; nobody behind the last one.
-    pub(super) fn run(&self, mut rank: usize) -> &[Arc<Registration>] {
-        let mut node = self;
+    /// The place behind so many; nobody stands there when that is all.
+    pub(super) fn at(&self, rank: usize) -> Seat<'_> {
+        let (mut node, mut rest, mut next): (_, _, &[Self]) = (self, rank, &[]);
         loop {
             match node {
-                Self::Leaf(leaf) => return leaf.get(rank..).unwrap_or_default(),
+                Self::Leaf(leaf) => return Seat { rank, leaf: leaf.get(rest..).unwrap_or_default(), next },
                 Self::Branch(branch) => {
                     let mut below = None;
-                    for child in &branch.nodes {
+                    for (at, child) in branch.nodes.iter().enumerate() {
                         let many = child.len();
-                        if rank < many {
-                            below = Some(child);
+                        if rest < many {
+                            below = Some((child, branch.nodes.get(at + 1..).unwrap_or_default()));
                             break;
                         }
-                        rank -= many;
+                        rest -= many;
                     }
-                    let Some(child) = below else { return &[] };
-                    node = child;
+                    let Some(below) = below else { return Seat { rank, leaf: &[], next: &[] } };
+                    (node, next) = below;
                 }
             }
         }
@@ -315,10 +335,10 @@ mod tests {
     /// That it is a tree of just these: in order, counted, equally deep, and nowhere too wide.
     fn check(tree: &Tree, model: &BTreeMap<String, Arc<Registration>>) {
         let mut walked = Vec::new();
-        while let run = tree.run(walked.len())
-            && !run.is_empty()
+        while let seat = tree.at(walked.len())
+            && !seat.leaf.is_empty()
         {
-            walked.extend(run.iter().cloned());
+            walked.extend(seat.leaf.iter().cloned());
         }
         assert_eq!(walked.len(), model.len());
         assert!(walked.iter().zip(model.values()).all(|(one, other)| Arc::ptr_eq(one, other)));
@@ -336,6 +356,23 @@ mod tests {
             }
         }
         depth(tree, true);
+    }
+
+    /// That a place told by an id and the same told by its rank are one, and what is near behind it stands behind it.
+    fn near_is_what_stands_behind(tree: &Tree, model: &BTreeMap<String, Arc<Registration>>, text: &str) {
+        let told = tree.seek(|one| one.declared.id.as_str() < text);
+        let counted = tree.at(told.rank);
+        for seat in [&told, &counted] {
+            let leaves = seat.next.iter().flat_map(|node| match node {
+                Tree::Leaf(leaf) => leaf.iter(),
+                Tree::Branch(_) => panic!("no leaf"),
+            });
+            let near = seat.leaf.iter().chain(leaves);
+            assert!(
+                near.zip(model.range(text.to_owned()..)).all(|(one, (_, other))| Arc::ptr_eq(one, other))
+            );
+        }
+        assert!(!counted.leaf.is_empty() || told.rank == model.len());
     }
 
     proptest! {
@@ -364,7 +401,8 @@ mod tests {
                 prop_assert_eq!(ours, theirs);
                 prop_assert_eq!(tree.get(&text).is_some(), model.contains_key(&text));
                 let rank = tree.rank(|one| one.declared.id.as_str() < text.as_str());
-                prop_assert_eq!(rank, model.range(..text).count());
+                prop_assert_eq!(rank, model.range(..text.clone()).count());
+                near_is_what_stands_behind(&tree, &model, &text);
             }
             check(&tree, &model);
             check(&kept, &of_then);
