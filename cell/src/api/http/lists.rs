@@ -3,7 +3,8 @@
 //! Callers ask for the same list again and again while none of its registrations changes. So what was written is kept
 //! under the text of the question, together with which registrations it was written from. Each question is put to the
 //! state anew; when just these registrations come out, the bytes are what would be written again. Nothing has to be
-//! told of a change, and what changes elsewhere costs a kept answer nothing.
+//! told of a change, and what changes elsewhere costs a kept answer nothing. While no view has changed at all, not even that
+//! is done.
 //!
 //! Promises: an answer is byte for byte what it would be if nothing were kept. What depends on time is not kept: the
 //! regions' standing is written into every answer, and marks of overdue leases are looked at again when they may have
@@ -17,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use rollcall_model::{Instant, Registration};
+use rollcall_model::{Instant, Registration, View};
 
 use crate::keeper::{Calm, KeeperHandle};
 use crate::refusal::Refusal;
@@ -61,7 +62,8 @@ struct Kept {
     calm: Option<Calm>,
 }
 
-/// What a kept answer weighs: its bytes, and as if all its registrations had gone from the state.
+/// What a kept answer weighs: its bytes, and as if all its registrations had gone from the state, and the views it was
+/// seen in were held for it alone.
 #[derive(Clone)]
 struct Weight;
 
@@ -72,7 +74,9 @@ impl Weighter<Box<str>, Arc<Kept>> for Weight {
         let bytes = page.agents.len() + page.next.len() + page.overdue.len();
         // What was asked is at most a few times as large as its text.
         let asked = size_of::<Asked>() + 4 * text.len();
-        (size_of::<Kept>() + size_of::<Page>() + asked + bytes + page.written_from.len() * entry) as u64
+        let views = page.views() * (size_of::<Weak<View>>() + size_of::<View>());
+        let registrations = page.written_from.len() * entry;
+        (size_of::<Kept>() + size_of::<Page>() + asked + bytes + registrations + views) as u64
     }
 }
 

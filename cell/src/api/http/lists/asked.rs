@@ -1,6 +1,6 @@
 //! A question, and its answer as it is written for the first time. Never here: who matches a question.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rollcall_model::{Instant, Query, View};
 
@@ -78,6 +78,7 @@ impl Asked {
             overdue,
             agents: agents.into_boxed_slice().into(),
             next: next.into(),
+            seen: Mutex::new(views.iter().map(Arc::downgrade).collect()),
         };
         Ok(Kept { asked: Arc::clone(&self), page: Arc::new(page), calm })
     }

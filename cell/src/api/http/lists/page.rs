@@ -1,6 +1,6 @@
 //! What is kept of an answer, and how the answer is made of it: byte for byte what it would be if nothing were kept.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use rollcall_model::{Instant, Registration, View};
@@ -31,15 +31,35 @@ pub(super) struct Page {
     pub(super) agents: Bytes,
     /// `,"next_page_token":…}`
     pub(super) next: Box<[u8]>,
+    /// The views in which it was last seen to be right, held weakly like its registrations.
+    pub(super) seen: Mutex<Box<[Weak<View>]>>,
 }
 
 impl Page {
-    /// Whether just its registrations are what a question asks for now.
+    /// Whether just its registrations are what a question asks for now. While the views are those in which they were the
+    /// last time, nobody needs to be met again: a view never changes.
     pub(super) fn is_of(&self, asked: &Asked, views: &[Arc<View>]) -> Result<bool, Refusal> {
+        if self.seen().iter().map(Weak::as_ptr).eq(views.iter().map(Arc::as_ptr)) {
+            return Ok(true);
+        }
         let mut walk = reading::walk(views, &asked.query, asked.place.as_ref())?;
         let is_met =
             |one: &Weak<_>| walk.next().is_some_and(|(_, met)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(met)));
-        Ok(self.written_from.iter().all(is_met) && walk.next().is_some() == self.has_more)
+        let is_of = self.written_from.iter().all(is_met) && walk.next().is_some() == self.has_more;
+        if is_of {
+            *self.seen() = views.iter().map(Arc::downgrade).collect();
+        }
+        Ok(is_of)
+    }
+
+    /// In how many views it is seen.
+    pub(super) fn views(&self) -> usize {
+        self.seen().len()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Box<[Weak<View>]>> {
+        // Nothing in it is half done when somebody panics.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer, with the regions as they stand now.
