@@ -1,9 +1,10 @@
 //! A list of one agent's instances over HTTP: 5 of 10,000, and 50 of 100,000; how many a CPU-second of the server gives,
 //! beside r-nacos' list of a service and the same answer read from Redis.
 //!
-//! All in the same shape: 32 connections, one call in flight on each, another agent each time; they take turns. In Redis an
-//! agent is a hash of its instances, each as our answer writes it, read by one command. Goals: ≥ 3 × r-nacos, and no
-//! dearer than Redis.
+//! All in the same shapes: so many connections, one call in flight on each, another agent each time. The shape decides: a
+//! server that finds several calls at once reads, or answers, more of them for one turn of its loop, and some servers do
+//! so better than others. Servers and shapes take turns. In Redis an agent is a hash of its instances, each as our
+//! answer writes it, read by one command. Goals: ≥ 3 × r-nacos, and no dearer than Redis.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -16,28 +17,27 @@ use crate::{cpu_time, load, machine, spread};
 use serde_json::Value;
 
 const ROUNDS: usize = 5;
-const ROUND: Duration = Duration::from_secs(2);
-const CONNECTIONS: usize = 32;
+const ROUND: Duration = Duration::from_secs(1);
 const AGENTS: usize = 2_000;
-/// Instances of each agent.
-const EACH: [usize; 2] = [5, 50];
+/// Instances of each agent, and the numbers of connections that ask for them.
+const ROWS: [(usize, &[usize]); 2] = [(5, &[1, 2, 8, 32]), (50, &[2, 32])];
 
 pub(super) async fn run() {
     println!(
-        "lists of one of {AGENTS} agents over HTTP, per CPU-second of the server, {CONNECTIONS} connections x 1 in flight"
+        "lists of one of {AGENTS} agents over HTTP, per CPU-second of the server, 1 call in flight on each connection"
     );
     println!("{}", machine());
-    for each in EACH {
-        measure(each).await;
+    for (each, shapes) in ROWS {
+        measure(each, shapes).await;
     }
 }
 
-async fn measure(each: usize) {
+async fn measure(each: usize, shapes: &[usize]) {
     println!("{each} of {} instances:", AGENTS * each);
     let region = Region::up();
     let mut session = Session::open(&region.cell()).await;
     let ids = (0..AGENTS * each).map(|n| format!("bench/agent-{}/{}", n / each, n % each));
-    session.register_all(ids.map(|id| small(id, 300))).await;
+    let leases = session.register_all(ids.map(|id| small(id, 300))).await;
     let agents = |of: fn(usize) -> Call| (0..AGENTS).map(of).collect::<Vec<_>>();
     let cell = agents(|n| Call::http(&format!("/v1/agents?namespace=bench&name=agent-{n}")));
     let ours = region.cell().trim_start_matches("http://").to_owned();
@@ -61,48 +61,72 @@ async fn measure(each: usize) {
     // An answer of two bytes: what HTTP costs the cell before anything is listed.
     let edge = [Call::http("/livez")];
 
-    let (mut a, mut b, mut c, mut alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut measured: Vec<Measured> = shapes.iter().map(|_| Measured::default()).collect();
     for round in 0..=ROUNDS {
-        let of_cell = per_second(region.cell_pid(), &ours, &cell);
-        let of_edge = per_second(region.cell_pid(), &ours, &edge);
-        let of_nacos = nacos.as_ref().map(|nacos| per_second(nacos.pid(), &nacos.authority(), &listed));
-        let of_redis = redis.as_ref().map(|redis| per_second(redis.child.id(), &redis.authority, &read));
-        if round == 0 {
-            continue; // the first round warms all of them up
+        // Heard of in time, as a fleet is: a list with overdue leases in it is looked at again by every call.
+        assert_eq!(session.renew_all(&leases).await, leases.len(), "all are kept");
+        for (measured, connections) in measured.iter_mut().zip(shapes) {
+            let per_second = |pid, authority: &str, calls| per_second(pid, authority, calls, *connections);
+            let cell = per_second(region.cell_pid(), &ours, &cell);
+            let edge = per_second(region.cell_pid(), &ours, &edge);
+            let nacos = nacos.as_ref().map(|nacos| per_second(nacos.pid(), &nacos.authority(), &listed));
+            let redis = redis.as_ref().map(|redis| per_second(redis.child.id(), &redis.authority, &read));
+            if round == 0 {
+                continue; // the first round warms all of them up
+            }
+            println!(
+                "round {round}, {connections} connections: cell {cell:.0} (its /livez {edge:.0}), r-nacos {:.0}, \
+                 Redis {:.0} per CPU-second; load {}",
+                nacos.unwrap_or_default(),
+                redis.unwrap_or_default(),
+                load()
+            );
+            measured.cell.push(cell);
+            measured.edge.push(edge);
+            measured.nacos.extend(nacos);
+            measured.redis.extend(redis);
         }
-        println!(
-            "round {round}: cell {of_cell:.0} (its /livez {of_edge:.0}), r-nacos {:.0}, Redis {:.0} per CPU-second; load {}",
-            of_nacos.unwrap_or_default(),
-            of_redis.unwrap_or_default(),
-            load()
-        );
-        a.push(of_cell);
-        alone.push(of_edge);
-        b.extend(of_nacos);
-        c.extend(of_redis);
     }
-    let ratio = |of: &[f64], to: &[f64]| of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>();
-    let micros = |of: &[f64]| of.iter().map(|rate| 1e6 / rate).collect::<Vec<_>>();
     println!("min / median / max");
-    println!("  cell, µs each           {}", spread(&micros(&a), 1));
-    println!("  its /livez, µs each     {}", spread(&micros(&alone), 1));
-    if b.is_empty() {
-        println!("  r-nacos is not installed: infra/install.sh bench");
-    } else {
-        println!("  r-nacos, µs each        {}", spread(&micros(&b), 1));
-        println!("  cell to r-nacos         {}  (goal 3)", spread(&ratio(&a, &b), 2));
+    for (measured, connections) in measured.iter().zip(shapes) {
+        println!("  {each} instances, {connections} connections x 1 in flight:");
+        measured.print();
     }
-    if c.is_empty() {
-        println!("  Redis is not installed: infra/install.sh bench");
-    } else {
-        println!("  Redis, µs each          {}", spread(&micros(&c), 1));
-        println!("  cell to Redis           {}  (goal 1)", spread(&ratio(&a, &c), 2));
+    if nacos.is_none() || redis.is_none() {
+        println!("  what is not installed is not there: infra/install.sh bench");
     }
 }
 
-/// Calls on every connection for a round; answers per CPU-second of the server.
-fn per_second(pid: u32, authority: &str, calls: &[Call]) -> f64 {
-    let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| Plain::open(authority)).collect();
+/// Answers per CPU-second in one shape, round by round.
+#[derive(Default)]
+struct Measured {
+    cell: Vec<f64>,
+    edge: Vec<f64>,
+    nacos: Vec<f64>,
+    redis: Vec<f64>,
+}
+
+impl Measured {
+    fn print(&self) {
+        let micros = |of: &[f64]| spread(&of.iter().map(|rate| 1e6 / rate).collect::<Vec<_>>(), 1);
+        let ratio =
+            |to: &[f64]| spread(&self.cell.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<_>>(), 2);
+        println!("    cell, µs each           {}", micros(&self.cell));
+        println!("    its /livez, µs each     {}", micros(&self.edge));
+        if !self.nacos.is_empty() {
+            println!("    r-nacos, µs each        {}", micros(&self.nacos));
+            println!("    cell to r-nacos         {}  (goal 3)", ratio(&self.nacos));
+        }
+        if !self.redis.is_empty() {
+            println!("    Redis, µs each          {}", micros(&self.redis));
+            println!("    cell to Redis           {}  (goal 1)", ratio(&self.redis));
+        }
+    }
+}
+
+/// Calls on so many connections for a round; answers per CPU-second of the server.
+fn per_second(pid: u32, authority: &str, calls: &[Call], connections: usize) -> f64 {
+    let mut connections: Vec<_> = (0..connections).map(|_| Plain::open(authority)).collect();
     let before = cpu_time(pid);
     let answered = std::thread::scope(|scope| {
         let threads: Vec<_> = connections
