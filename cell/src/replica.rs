@@ -302,6 +302,8 @@ impl<S: Store> Replica<S> {
         incarnation: &Incarnation,
         reason: &'static str,
     ) -> Result<Revision, StoreError> {
+        // The state was the head when its first page was read: it is as old as the reading of it took.
+        let asked = self.clock.now();
         let reading::Read { state, at, foreign } = reading::state(&*self.store, None, Duration::ZERO).await?;
         let (beat, _) = self.store.get(keys::BEAT, Some(at)).await?;
         for key in &foreign {
@@ -312,7 +314,7 @@ impl<S: Store> Replica<S> {
         });
         let position = Position::new(incarnation.clone(), at);
         let snapshot = Snapshot::of(self.view.region().clone(), position, state);
-        let heard = Heard { at: self.clock.now(), age: Duration::ZERO };
+        let heard = Heard { at: asked, age: Duration::ZERO };
         let outcome = self.view.install(snapshot, Some(heard), reason, self.clock.wall());
         if outcome != Outcome::Applied {
             // A pinned read at the head of a proved history cannot be older than what was applied of it.

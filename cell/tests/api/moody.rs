@@ -1,6 +1,6 @@
 //! A store that can be told to fail.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) enum Mood {
     Mute,
     /// Its history is told late: not before the mood is another.
     Late,
+    /// It gives no page of a state that was begun before the mood is another.
+    Slow,
     /// It cannot be reached, and what was followed breaks off.
     Severed,
     /// It has no space: it takes no write that puts anything.
@@ -38,6 +40,7 @@ pub(super) struct Moody {
     inner: Arc<RwLock<Embedded>>,
     mood: Arc<AtomicU8>,
     asked: Arc<AtomicUsize>,
+    waits: Arc<AtomicBool>,
 }
 
 /// The history, which may come late.
@@ -84,7 +87,12 @@ impl Moody {
     /// Over a store that others share.
     pub(super) fn over(inner: Embedded, mood: Mood) -> Self {
         let inner = Arc::new(RwLock::new(inner));
-        Self { inner, mood: Arc::new(AtomicU8::new(mood as u8)), asked: Arc::default() }
+        Self {
+            inner,
+            mood: Arc::new(AtomicU8::new(mood as u8)),
+            asked: Arc::default(),
+            waits: Arc::default(),
+        }
     }
 
     pub(super) fn becomes(&self, mood: Mood) {
@@ -99,6 +107,11 @@ impl Moody {
     /// How often it was asked anything.
     pub(super) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Whether anybody waited for a page of a state that was begun.
+    pub(super) fn was_waited_for(&self) -> bool {
+        self.waits.load(Ordering::SeqCst)
     }
 
     fn inner(&self) -> Embedded {
@@ -148,6 +161,10 @@ impl Store for Moody {
         most: usize,
     ) -> Result<Page, StoreError> {
         self.reached()?;
+        while at.is_some() && self.is(Mood::Slow) {
+            self.waits.store(true, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         self.inner().list(prefix, after, at, most).await
     }
 

@@ -1,5 +1,7 @@
 //! The store is away, or does not answer.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use rollcall_cell::store::embedded::Embedded;
@@ -235,6 +237,37 @@ async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
     })
     .await;
     assert_eq!(resync, "digest", "and says why");
+}
+
+/// The age of a state is counted from when it was the head, and not from when it had been read.
+#[tokio::test]
+async fn i20_i21_a_state_that_was_read_slowly_is_as_old_as_its_first_page() {
+    let store = Embedded::memory().unwrap();
+    let first = Cell::with("us", &[], store.clone()).await;
+    first.keeps().await;
+    first.register_plain("ops/mail/1").await;
+    let slow = Moody::over(store, Mood::Slow);
+    let second = Cell::with("us", &[], slow.clone()).await;
+    eventually("it reads", || async { slow.was_waited_for().then_some(()) }).await;
+    let reads = Instant::now();
+    let path = "/v1/registrations/ops/mail/1";
+    let epoch = first.register_plain("ops/mail/1").await;
+    assert_eq!(first.fenced("DELETE", path, &epoch, &Value::Null).await.status, 204);
+    eventually("a second passes", || async { (reads.elapsed() > Duration::from_secs(1)).then_some(()) })
+        .await;
+    let held = reads.elapsed();
+    // Its pages go on, and what came since is told later.
+    slow.becomes(Mood::Late);
+    let age = eventually("it shows who was there", || async {
+        let list = second.get("/v1/agents").await.json();
+        let is_there = list["agents"].as_array().unwrap().len() == 1;
+        is_there.then(|| list["regions"][0]["age_ms"].as_u64().unwrap())
+    })
+    .await;
+    assert!(u128::from(age) >= held.as_millis(), "{age} ms, and read for {held:?}");
+    slow.becomes(Mood::Well);
+    eventually("it catches up", || async { (shown(&second).await == ("current".into(), 0)).then_some(()) })
+        .await;
 }
 
 /// What a process says of its own region: the state's word, and how many agents it shows.
