@@ -61,8 +61,9 @@ impl Current {
 impl Registry {
     /// Starts following the regions on the caller's runtime.
     ///
-    /// Waits a while for the own region to be heard of, and returns all the same if it is not: a registry that is away
-    /// does not hold up a start. Until then it resolves from the copies on disk, or to "view not loaded" without one.
+    /// Waits a while for the own region's state and its age, and returns all the same if they do not come: a registry
+    /// that is away does not hold up a start. Until then it resolves from the copies on disk, or to "view not loaded"
+    /// without one.
     ///
     /// # Errors
     /// The options are wrong.
@@ -100,10 +101,12 @@ impl Registry {
             tokio::spawn(following.run(stop.clone()));
         }
         let registry = Self { inner: Arc::new(Inner { current, clock, _stop: stop.drop_guard() }) };
-        // What came from disk moves on with the first bookmark. Not in time: later, in the background.
+        // A state is worth what is known of its age: the bookmark behind it says that, and moves on what came from disk.
+        // Not in time: later, in the background.
         let is_heard = |snapshot: &LocalSnapshot| {
-            let position = snapshot.views().first().and_then(View::position);
-            position.is_some() && position != loaded.as_ref()
+            let Some(own) = snapshot.views().first() else { return true };
+            let is_new = own.position().is_some_and(|position| Some(position) != loaded.as_ref());
+            is_new && own.heard_age(Instant::default()).is_some()
         };
         let _ = tokio::time::timeout(options.first_load, registry.until(is_heard)).await;
         Ok(registry)

@@ -69,7 +69,11 @@ struct Script {
     /// Messages of several leases that were refused for it.
     spoiled: usize,
     spoil_snapshots: bool,
+    is_late_with_ages: bool,
 }
+
+/// So late a cell is with ages.
+const LATE: Duration = Duration::from_millis(200);
 
 struct Shared {
     script: Mutex<Script>,
@@ -123,6 +127,7 @@ impl Cell {
                     unreadable: None,
                     spoiled: 0,
                     spoil_snapshots: false,
+                    is_late_with_ages: false,
                 }),
                 calls: watch::Sender::default(),
                 views: watch::Sender::default(),
@@ -238,6 +243,11 @@ impl Cell {
     /// Asks for a beat this often.
     pub(crate) fn ask_for_beat(&self, beat: Duration) {
         self.script().beat = beat;
+    }
+
+    /// From now on it takes a while to say how old a state is.
+    pub(crate) fn say_ages_late(&self) {
+        self.script().is_late_with_ages = true;
     }
 
     /// Snapshots claim one record more than they have, until told otherwise.
@@ -451,6 +461,10 @@ impl Discovery for Cell {
                 for mut event in events {
                     if let Event::SnapshotBegin(head) = &mut event {
                         head.count += u64::from(shared.script.lock().unwrap().spoil_snapshots);
+                    }
+                    let is_late = shared.script.lock().unwrap().is_late_with_ages;
+                    if matches!(event, Event::Bookmark(_)) && is_late {
+                        tokio::time::sleep(LATE).await;
                     }
                     if sender.send(Ok(convert::event(&event))).await.is_err() {
                         return;
