@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::cell::Cell;
+use super::cell::{Cell, eventually};
 
 #[tokio::test]
 async fn the_process_says_that_it_lives_serves_and_what_it_is() {
     let cell = Cell::start().await;
     assert_eq!(cell.get("/livez").await.status, 200);
     assert_eq!(cell.get("/readyz").await.status, 200);
-    let verbose = cell.get("/readyz?verbose").await;
-    assert!(verbose.text.contains("us (own): current"), "{}", verbose.text);
+    let verbose = eventually("the own region is current", || async {
+        let verbose = cell.get("/readyz?verbose").await;
+        verbose.text.contains("us (own): current").then_some(verbose)
+    })
+    .await;
     assert!(verbose.text.contains("store (not needed to be ready): it answers\n"), "{}", verbose.text);
     let version = cell.get("/version").await.json();
     assert_eq!((&version["region"], &version["role"]), (&json!("us"), &json!("cell")));

@@ -28,7 +28,11 @@ async fn regions_are_shown_with_role_state_and_age() {
     let (us, eu) = pair().await;
     us.register_plain("ops/mail/1").await;
     seen(&eu, "/v1/agents/ops/mail/1?region=us").await;
-    let body = eu.get("/v1/regions").await.json();
+    let body = eventually("the other region is current", || async {
+        let body = eu.get("/v1/regions").await.json();
+        (body["regions"][2]["state"] == "current").then_some(body)
+    })
+    .await;
     let regions = body["regions"].as_array().unwrap();
     let shown: Vec<_> =
         regions.iter().map(|r| (r["region"].as_str().unwrap(), r["role"].as_str().unwrap())).collect();
@@ -37,8 +41,8 @@ async fn regions_are_shown_with_role_state_and_age() {
         "count": null, "digest": null, "last_resync": null});
     assert_eq!(regions[1], expected);
     let of_us = &regions[2];
-    assert_eq!((&of_us["state"], &of_us["count"]), (&json!("current"), &json!(1)));
-    assert!(of_us["age_ms"].as_u64().unwrap() < 3_000);
+    assert_eq!(of_us["count"], 1);
+    assert!(of_us["age_ms"].as_u64().unwrap() < 3_000, "what is called current: {body}");
     assert_eq!(of_us["digest"].as_str().unwrap().len(), 32);
     let own = us.get("/v1/regions").await.json();
     assert_eq!(own["regions"][0]["digest"], of_us["digest"]);

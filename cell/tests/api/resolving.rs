@@ -63,13 +63,17 @@ async fn mrg_05_another_region_answers_when_the_own_one_has_nobody_and_may() {
     seen(&eu, "ops/mail/us", "us").await;
     seen(&eu, "ops/cal/ap", "ap").await;
 
-    let own = resolved(&eu, "name=cal").await;
+    let own = eventually("the own region is current", || async {
+        let own = resolved(&eu, "name=cal").await;
+        (own["candidates"][0]["freshness"] == "current").then_some(own)
+    })
+    .await;
     assert_eq!((&own["outcome"], own["candidates"].as_array().unwrap().len()), (&json!("found"), 1));
     let candidate = &own["candidates"][0];
     assert_eq!((&candidate["id"], &candidate["region"]), (&json!("ops/cal/eu"), &json!("eu")));
     // An agent as everywhere, and how old the statement is.
-    assert_eq!((&candidate["lifecycle"], &candidate["freshness"]), (&json!("healthy"), &json!("current")));
-    assert!(candidate["age_ms"].as_u64().unwrap() < 3_000, "{candidate}");
+    assert_eq!(candidate["lifecycle"], "healthy");
+    assert!(candidate["age_ms"].as_u64().unwrap() < 3_000, "what is called current: {candidate}");
     let mut alone = candidate.clone();
     for member in ["age_ms", "freshness"] {
         alone.as_object_mut().unwrap().remove(member);

@@ -43,10 +43,11 @@ fn when_ready_every_region_sees_the_whole_fleet_and_every_agent_answers() {
                 endpoint.split('/').rev().nth(1).expect("a name")
             );
         }
-        let regions = say(url, &["regions", "-o", "json"]).json();
-        for region in regions["regions"].as_array().expect("a list") {
-            assert_eq!(region["state"], "current", "{regions}");
-        }
+        eventually("every region is current", || {
+            let regions = say(url, &["regions", "-o", "json"]).json();
+            let mut regions = regions["regions"].as_array().expect("a list").iter();
+            regions.all(|region| region["state"] == "current").then_some(())
+        });
     }
     assert_eq!(dev.stop().code, Some(0));
 }

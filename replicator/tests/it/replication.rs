@@ -563,8 +563,13 @@ async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
     let mut client = DiscoveryClient::connect(endpoint).await.unwrap();
     let refused = client.list(ListRequest::default()).await.expect_err("not here");
     assert_eq!(refused.code(), tonic::Code::Unimplemented);
-    let regions = get(&b, "/v1/regions").await;
-    assert!(regions.contains(r#""region":"us-east","role":"view","state":"current""#), "{regions}");
+    let is_told = async {
+        let told = r#""region":"us-east","role":"view","state":"current""#;
+        while !get(&b, "/v1/regions").await.contains(told) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within(is_told).await;
     a.stop().await;
     b.stop().await;
     east.stop().await;
