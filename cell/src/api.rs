@@ -17,11 +17,11 @@ use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
 use rollcall_model::{Clock, Code, InstanceId};
+use rollcall_runtime::unsaved::Unsaved;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service as _;
 
 use crate::admission::{AdmissionHandle, Standing};
-use crate::disk::Unsaved;
 use crate::refusal::Refusal;
 use crate::regions::Regions;
 use crate::registrar::Registrar;

@@ -1,7 +1,5 @@
 //! A view's copy on disk: what a cell serves while its store or replicator is away.
 
-mod unsaved;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,10 +7,9 @@ use rollcall_model::{Clock, Heard, History, Position, Region, Revision, View, li
 use rollcall_proto::disk::{self, Saved};
 use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-pub use self::unsaved::{REMEDY, Unsaved};
 
 /// Reads the newest generation that is whole and of this region; a damaged one is reported and passed over.
 pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
@@ -131,13 +128,13 @@ impl Saver {
         let Some(writing) = &mut self.writing else { return };
         match writing.await {
             Ok(Written { region, position, took, result: Ok(()) }) => {
-                self.unsaved.written(&region);
+                self.unsaved.written(region.as_str());
                 self.saved = Some(position);
                 self.rested = Instant::now() + took * SHARE;
                 self.next = self.next.max(self.rested);
             }
             Ok(Written { region, result: Err(error), .. }) => {
-                self.unsaved.failed(&region, &error.to_string());
+                self.unsaved.failed(region.as_str(), &error.to_string());
             }
             Err(error) => tracing::error!(%error, "disk copy not written; the old one stays"),
         }

@@ -2,6 +2,7 @@
 
 use rollcall_model::{Clock, Phase, View};
 use rollcall_runtime::meter::{AsyncInstrument, KeyValue, Metrics};
+use rollcall_runtime::unsaved::Unsaved;
 
 use crate::keeper::KeeperHandle;
 use crate::regions::{Regions, Which};
@@ -86,6 +87,20 @@ pub fn register(metrics: &Metrics, regions: &Regions, keeper: &KeeperHandle, clo
         "",
         "1 while this process is the region's keeper.",
         move |gauge| gauge.observe(if handle.term().is_some() { 1.0 } else { 0.0 }, &[]),
+    );
+}
+
+/// Registers the gauge of copies on disk.
+pub fn copies(metrics: &Metrics, unsaved: Unsaved) {
+    metrics.observable_gauge(
+        "rollcall.cell.copy.unsaved",
+        "",
+        "1 while the region's copy on disk cannot be written.",
+        move |gauge| {
+            for (region, why) in unsaved.all() {
+                gauge.observe(f64::from(u8::from(why.is_some())), &[KeyValue::new("region", region)]);
+            }
+        },
     );
 }
 

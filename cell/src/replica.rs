@@ -18,6 +18,7 @@ use rollcall_model::{
     State, View,
 };
 use rollcall_proto::store::Beat;
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +52,7 @@ pub struct Replica<S> {
     candidates: Candidates,
     clock: Clock,
     file: Option<PathBuf>,
-    unsaved: disk::Unsaved,
+    unsaved: Unsaved,
     silence: Silence,
     audits: Audits,
     /// The store does not answer, and that was said.
@@ -101,7 +102,7 @@ impl<S: Store> Replica<S> {
             candidates,
             clock,
             file,
-            unsaved: disk::Unsaved::default(),
+            unsaved: Unsaved::default(),
             silence: Silence::default(),
             audits,
             is_away: false,
@@ -117,7 +118,7 @@ impl<S: Store> Replica<S> {
 
     /// The same that tells here of a copy that cannot be written, and of a store that holds what is not ours.
     #[must_use]
-    pub fn telling(self, unsaved: disk::Unsaved, silence: Silence) -> Self {
+    pub fn telling(self, unsaved: Unsaved, silence: Silence) -> Self {
         Self { unsaved, silence, ..self }
     }
 

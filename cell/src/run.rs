@@ -10,13 +10,13 @@ use rollcall_runtime::files;
 use rollcall_runtime::meter::Metrics;
 use rollcall_runtime::serve::{Limits, Peers, Serve, Words};
 use rollcall_runtime::tasks::Tasks;
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::admission::AdmissionHandle;
 use crate::api::{self, Api};
 use crate::config::CellConfig;
-use crate::disk::Unsaved;
 use crate::forward::Forward;
 use crate::group::{self, Groups};
 use crate::keeper::{Keeper, KeeperHandle};
@@ -91,7 +91,6 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let silence = Silence::default();
     silence.register(&metrics);
     let unsaved = Unsaved::default();
-    unsaved.register(&metrics);
     let store = Arc::new(Noticed::new(store, space.clone(), silence.clone()));
     let cancel = tasks.cancelled();
     if keep_on_disk {
@@ -185,6 +184,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     registrar.renewals.register(&metrics);
     tasks.spawn("unwritten", registrar.clone().write_unwritten(cancel.clone()));
     crate::metrics::register(&metrics, &regions, &keeper, &clock);
+    crate::metrics::copies(&metrics, unsaved.clone());
     let admission = AdmissionHandle::new(config.admission.limits(), clock.clone(), &metrics);
     let peers = Peers::new(&metrics);
     let api = Api {

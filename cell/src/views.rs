@@ -12,6 +12,7 @@ use rollcall_model::{Backoff, Clock, Follower, Next, Region, View};
 use rollcall_proto::convert;
 use rollcall_proto::v1::WatchRequest;
 use rollcall_proto::v1::discovery_client::DiscoveryClient;
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
@@ -36,7 +37,7 @@ pub struct RemoteView {
     published: watch::Sender<Arc<View>>,
     clock: Clock,
     file: Option<PathBuf>,
-    unsaved: disk::Unsaved,
+    unsaved: Unsaved,
 }
 
 impl RemoteView {
@@ -53,13 +54,13 @@ impl RemoteView {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        let unsaved = disk::Unsaved::default();
+        let unsaved = Unsaved::default();
         Self { view, sources: sources.into(), published, clock, file, unsaved }
     }
 
     /// The same that tells here of a copy that cannot be written.
     #[must_use]
-    pub fn telling(self, unsaved: disk::Unsaved) -> Self {
+    pub fn telling(self, unsaved: Unsaved) -> Self {
         Self { unsaved, ..self }
     }
 

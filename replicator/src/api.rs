@@ -6,6 +6,7 @@ mod http;
 use std::sync::Arc;
 
 use rollcall_model::{Clock, Region};
+use rollcall_runtime::unsaved::Unsaved;
 use rollcall_runtime::{Metrics, Ready};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ pub struct Api {
     pub views: Views,
     /// How the publisher does, if there is one.
     pub publisher: Option<watch::Receiver<Status>>,
+    /// Which copies on disk cannot be written.
+    pub unsaved: Unsaved,
     /// What is not ready yet.
     pub ready: Ready,
     /// The commit that the process is made from.

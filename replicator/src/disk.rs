@@ -12,6 +12,7 @@ use rollcall_model::planted::{self, Bug};
 use rollcall_model::{Clock, Heard, Instant, Position, Region, Snapshot, View};
 use rollcall_proto::disk::{self, LogPlace, Saved};
 use rollcall_runtime::files::{self, DirLock};
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::feed_log::Topic;
@@ -33,6 +34,8 @@ pub struct Copy {
     before: Option<Snapshot>,
     /// The file that is being written, beside whoever follows the feed.
     writing: Option<JoinHandle<Written>>,
+    /// Who is told of a copy that cannot be written.
+    unsaved: Unsaved,
 }
 
 /// State and place of a copy that was written, or was not.
@@ -47,13 +50,21 @@ impl Copy {
     /// A copy that is not kept.
     #[must_use]
     pub fn nowhere() -> Self {
-        Self { file: None, _lock: None, next: Instant::default(), saved: None, before: None, writing: None }
+        Self {
+            file: None,
+            _lock: None,
+            next: Instant::default(),
+            saved: None,
+            before: None,
+            writing: None,
+            unsaved: Unsaved::default(),
+        }
     }
 
-    /// A copy in this file, whose directory is locked.
+    /// A copy in this file, whose directory is locked; what cannot be written is told there.
     #[must_use]
-    pub fn at(file: PathBuf, lock: Arc<DirLock>) -> Self {
-        Self { file: Some(file), _lock: Some(lock), ..Self::nowhere() }
+    pub fn at(file: PathBuf, lock: Arc<DirLock>, unsaved: Unsaved) -> Self {
+        Self { file: Some(file), _lock: Some(lock), unsaved, ..Self::nowhere() }
     }
 
     /// Loads the view with its place in the feed. The age counts the downtime ([`rollcall_model::Moment::ago`]).
@@ -134,6 +145,7 @@ impl Copy {
     fn written(&mut self, region: &Region, written: Result<Written, JoinError>, now: Instant) {
         let failed = match written {
             Ok(Written { what, took, result: Ok(()) }) => {
+                self.unsaved.written(region.as_str());
                 self.saved = Some(what);
                 self.next = self.next.max(now.plus(took * SAVE_SHARE));
                 return;
@@ -141,7 +153,7 @@ impl Copy {
             Ok(Written { result: Err(error), .. }) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        tracing::error!(%region, error = failed, "view not saved; the copy before it stays");
+        self.unsaved.failed(region.as_str(), &failed);
     }
 }
 
@@ -178,7 +190,7 @@ mod tests {
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut origin = Origin::new("us-east", "1-a");
         origin.put("ops/mail/1");
-        let mut copy = Copy::at(file.clone(), lock);
+        let mut copy = Copy::at(file.clone(), lock, Unsaved::default());
         for place in 1..100 {
             copy.save_when_due(origin.view(), Some(place), &clock);
         }

@@ -3,6 +3,7 @@
 use rollcall_model::{Clock, Region};
 use rollcall_runtime::Metrics;
 use rollcall_runtime::meter::{Counter, KeyValue};
+use rollcall_runtime::unsaved::Unsaved;
 use tokio::sync::watch;
 
 use crate::publisher::{Doing, Status};
@@ -109,6 +110,20 @@ pub(crate) fn observe(
         move |gauge| {
             let heard = publisher.borrow().heard_at.unwrap_or(began);
             gauge.observe(now.now().since(heard).as_secs_f64(), &[]);
+        },
+    );
+}
+
+/// Makes the gauge of copies on disk.
+pub(crate) fn copies(metrics: &Metrics, unsaved: Unsaved) {
+    metrics.observable_gauge(
+        "rollcall.replicator.copy.unsaved",
+        "",
+        "1 while the region's copy on disk cannot be written.",
+        move |gauge| {
+            for (region, why) in unsaved.all() {
+                gauge.observe(f64::from(u8::from(why.is_some())), &[KeyValue::new("region", region)]);
+            }
         },
     );
 }

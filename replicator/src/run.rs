@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rollcall_model::{Clock, Region};
 use rollcall_runtime::config::Unusable;
 use rollcall_runtime::serve::{self, Limits, Serve, Words};
+use rollcall_runtime::unsaved::Unsaved;
 use rollcall_runtime::{Metrics, Ready, Tasks, files};
 use tokio::net::TcpListener;
 
@@ -110,13 +111,18 @@ pub async fn run<L: FeedLog>(
         Ok(log)
     };
     let figures = Figures::new(&metrics);
+    let unsaved = Unsaved::default();
+    metrics::copies(&metrics, unsaved.clone());
     let ready = Ready::new();
 
     let mut views = BTreeMap::new();
     for (at, follow) in config.follow.iter().enumerate() {
         let remote = region(&format!("follow[{at}].region"), &follow.region)?;
         let copy = match &lock {
-            Some(lock) => Copy::at(config.data_dir.join(format!("view.{remote}.state")), Arc::clone(lock)),
+            Some(lock) => {
+                let file = config.data_dir.join(format!("view.{remote}.state"));
+                Copy::at(file, Arc::clone(lock), unsaved.clone())
+            }
             None => Copy::nowhere(),
         };
         let (subscriber, view) = Subscriber::open(
@@ -156,6 +162,7 @@ pub async fn run<L: FeedLog>(
         region: own.clone(),
         views: views.clone(),
         publisher,
+        unsaved,
         ready: ready.clone(),
         clock,
         metrics,

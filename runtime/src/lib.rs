@@ -16,6 +16,7 @@ pub mod serve;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
+pub mod unsaved;
 
 pub use config::{ConfigError, ConfigErrors};
 pub use listen::ListenError;

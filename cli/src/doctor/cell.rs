@@ -5,7 +5,7 @@ use std::time::Duration;
 use rollcall_model::{Timestamp, limits};
 use serde_json::Value;
 
-use super::check::{Check, build, said};
+use super::check::{Check, build, copies, part_of, said};
 use super::{Answers, Asked, replicator};
 use crate::table::{cell, counted, seconds};
 
@@ -44,7 +44,7 @@ pub(super) fn judge(asked: &Asked, replicators: &[Asked]) -> Vec<Check> {
     checks.push(ready(answers));
     checks.extend(keeper_and_store(answers));
     checks.push(guard(answers));
-    checks.extend(copies(answers));
+    checks.extend(copies("", parts(answers)));
     match &answers.regions {
         Ok(regions) => {
             checks.extend(of_regions(regions, replicators, answers.clocks.map(|(theirs, _)| theirs)));
@@ -85,24 +85,10 @@ fn part(answers: &Answers, name: &str) -> Option<String> {
 
 /// The same of every part that the process needs not to be ready, by name.
 fn parts(answers: &Answers) -> Vec<(String, String)> {
-    let of = |line: &str| {
-        let (name, said) = line.split_once(" (not needed to be ready): ")?;
-        Some((name.to_owned(), said.to_owned()))
-    };
     match &answers.ready {
-        Ok(text) => text.lines().filter_map(of).collect(),
-        Err(failure) => said(failure).split("; ").filter_map(of).collect(),
+        Ok(text) => text.lines().filter_map(part_of).collect(),
+        Err(failure) => said(failure).split("; ").filter_map(part_of).collect(),
     }
-}
-
-/// The copies on disk that cannot be written: it works without them until the process is started anew.
-fn copies(answers: &Answers) -> Vec<Check> {
-    let unwritten = parts(answers).into_iter().filter(|(name, _)| name.starts_with("copy of "));
-    let check = |(name, said): (String, String)| {
-        let (lack, next) = said.rsplit_once(": ").unwrap_or((&said, "see the log of the cell"));
-        Check::warn(name, lack, next)
-    };
-    unwritten.map(check).collect()
 }
 
 /// The keeper writes a beat to the store each second, so that the own region's age tells of both.

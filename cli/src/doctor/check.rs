@@ -64,6 +64,22 @@ pub(super) fn said(failure: &Failure) -> String {
     }
 }
 
+/// What readiness says of a part that the process does not need to be ready: its name, and how it is.
+pub(super) fn part_of(line: &str) -> Option<(String, String)> {
+    let (name, said) = line.split_once(" (not needed to be ready): ")?;
+    Some((name.to_owned(), said.to_owned()))
+}
+
+/// The copies on disk that cannot be written, of these parts: the process works without them until it is started anew.
+pub(super) fn copies(whose: &str, parts: Vec<(String, String)>) -> Vec<Check> {
+    let unwritten = parts.into_iter().filter(|(name, _)| name.starts_with("copy of "));
+    let check = |(name, said): (String, String)| {
+        let (lack, next) = said.rsplit_once(": ").unwrap_or((&said, "see its log"));
+        Check::warn(format!("{whose}{name}"), lack, next)
+    };
+    unwritten.map(check).collect()
+}
+
 /// Whether this program and a process are of one build, as far as both know theirs.
 pub(super) fn build(name: &str, version: &Value) -> Check {
     let text = |member: &str| version.get(member).and_then(Value::as_str).unwrap_or("unknown");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Asked;
-use super::check::{Check, build, said};
+use super::check::{Check, build, copies, part_of, said};
 use crate::table::{cell, counted, seconds};
 
 /// `region` is that of the cell, where one answered: its replicator is of the same.
@@ -51,6 +51,7 @@ pub(super) fn judge(asked: &Asked, region: Option<&str>) -> Vec<Check> {
     }
     checks.extend(text.lines().filter_map(publisher));
     checks.extend(text.lines().filter_map(topic));
+    checks.extend(copies("replicator ", text.lines().filter_map(part_of).collect()));
     let regions = answers.regions.as_ref().ok().and_then(|regions| regions.get("regions")?.as_array());
     checks.extend(regions.into_iter().flatten().map(followed));
     checks
@@ -220,6 +221,9 @@ mod tests {
         let drifts = "publisher us: publishing\ntopic feed.us.v1: retention.ms is 1, not 86400000\nready\n";
         let warn = ("topic feed.us.v1".to_owned(), Verdict::Warn);
         assert_eq!(unwell(judged(Ok(drifts.into()), "current")), [warn]);
+        let unsaved = "publisher us: publishing\ncopy of eu (not needed to be ready): not written: /d: full: make room\nready\n";
+        let warn = ("replicator copy of eu".to_owned(), Verdict::Warn);
+        assert_eq!(unwell(judged(Ok(unsaved.into()), "current")), [warn]);
         let body = Some("view eu: not_loaded, age -\nwaiting for view eu\nnot ready\n".to_owned());
         let refused = Failure { exit: Exit::Unavailable, body, words: "refused (503)".into() };
         assert_eq!(

@@ -106,6 +106,9 @@ fn lines(api: &Api) -> String {
             let _ = writeln!(text, "topic {drift}");
         }
     }
+    for line in api.unsaved.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     for name in api.ready.waiting() {
         let _ = writeln!(text, "waiting for {name}");
     }

@@ -65,6 +65,7 @@ impl Cell {
             region: name.clone(),
             views: Views::new(BTreeMap::from([(name, view)])),
             publisher: None,
+            unsaved: rollcall_runtime::unsaved::Unsaved::default(),
             ready: Ready::new(),
             clock: real_clock(),
             metrics: Metrics::new(),

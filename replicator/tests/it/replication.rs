@@ -361,6 +361,28 @@ fn is_current(view: &View) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_on_disk_that_cannot_be_written_is_told_by_readiness_and_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["view.us-east.state", "view.us-east.state.1"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join(name).join("what"), "x").unwrap();
+    }
+    let log = MemoryLog::new();
+    let east = Cell::start("us-east").await;
+    let a = publisher(&log, &east).await;
+    let config = memory("eu-west", None, &["us-east"]);
+    let b = Replicator::start(|_| Ok(log.clone()), config, Some(folder.path().to_owned())).await;
+    b.converges(&east).await;
+    b.figure_when("rollcall_replicator_copy_unsaved", &["us-east"], 1.0).await;
+    let ready = b.get("/readyz?verbose").await;
+    let line = ready.lines().find(|line| line.starts_with("copy of us-east ")).unwrap_or_default();
+    assert!(line.contains("not written: ") && line.contains("view.us-east.state"), "what and where: {ready}");
+    a.stop().await;
+    b.stop().await;
+    east.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f26_what_happens_while_the_log_is_away_comes_afterwards() {
     let log = MemoryLog::new();
     let east = Cell::start("us-east").await;

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
-use crate::disk;
 use crate::refusal::Refusal;
 use crate::regions::Which;
 use crate::store::space;
@@ -52,10 +51,7 @@ fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
     }
     let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
     lines.push(format!("store (not needed to be ready): {}", store(api)));
-    for (region, why) in api.unsaved.now() {
-        lines
-            .push(format!("copy of {region} (not needed to be ready): not written: {why}: {}", disk::REMEDY));
-    }
+    lines.extend(api.unsaved.lines());
     lines.push(format!("keeper (not needed to be ready): {office}"));
     Ok(lines)
 }
