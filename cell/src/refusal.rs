@@ -97,7 +97,7 @@ impl Refusal {
                 retry_after: Some(STORE_RETRY),
                 ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}; {REMEDY}"))
             },
-            StoreError::Unavailable(_) | StoreError::Foreign(..) => Self {
+            StoreError::Unavailable(_) | StoreError::Late(_) | StoreError::Foreign(..) => Self {
                 retry_after: Some(STORE_RETRY),
                 ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}"))
             },

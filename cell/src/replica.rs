@@ -32,6 +32,7 @@ use crate::store::{Effect, Follow, Happened, Store, StoreError};
 use crate::translate::translate;
 use audit::{Audits, Verdict};
 use last_beat::LastBeat;
+use reading::Pace;
 
 /// How often the state is written to disk, at most: a crash costs that much history, never the state.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -297,6 +298,10 @@ impl<S: Store> Replica<S> {
         }
     }
 
+    fn awaited(&self) -> Pace {
+        Pace::Awaited(self.view.region().clone())
+    }
+
     /// Reads everything at one revision and installs it.
     async fn load(
         &mut self,
@@ -305,7 +310,7 @@ impl<S: Store> Replica<S> {
     ) -> Result<Revision, StoreError> {
         // The state was the head when its first page was read: it is as old as the reading of it took.
         let asked = self.clock.now();
-        let reading::Read { state, at, foreign } = reading::state(&*self.store, None, Duration::ZERO).await?;
+        let reading::Read { state, at, foreign } = reading::state(&*self.store, None, self.awaited()).await?;
         let (beat, _) = self.store.get(keys::BEAT, Some(at)).await?;
         for key in &foreign {
             self.count_foreign(key);
@@ -330,7 +335,7 @@ impl<S: Store> Replica<S> {
 
     /// Reads who stands for the keeper's office, as of a revision.
     async fn read_office(&mut self, at: Revision) -> Result<(), StoreError> {
-        let (entries, _) = reading::all(&*self.store, keys::OFFICE, Some(at), Duration::ZERO).await?;
+        let (entries, _) = reading::all(&*self.store, keys::OFFICE, Some(at), self.awaited()).await?;
         self.candidates = Candidates::default();
         for entry in entries {
             self.candidates.follow(&Effect::Put(entry));

@@ -151,6 +151,9 @@ pub enum StoreError {
     /// Nothing was written; try again later.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
+    /// A read that was not answered in time; nothing was written. A smaller one may be: the way to the store can be slow.
+    #[error("the store cannot be reached: {0}")]
+    Late(String),
     /// It may or may not have been written: only a read can tell.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
@@ -260,7 +263,7 @@ pub trait Store: Send + Sync + 'static {
     /// Large values make a page shorter than asked for; [`Page::more`] tells, and it holds one entry at least.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As [`Store::get`]; [`StoreError::Late`] when a smaller page may be answered where this one was not.
     fn list(
         &self,
         prefix: &str,
@@ -316,6 +319,6 @@ pub mod limits {
     pub const OPERATIONS_CHEAP: usize = 120;
     /// Bytes in one group: etcd takes 1.5 MiB.
     pub const GROUP_BYTES_MAX: usize = 1024 * 1024;
-    /// Entries of one page of a pinned read.
+    /// Entries of one page of a pinned read, at most: an answer of a few milliseconds.
     pub const PAGE_ENTRIES: usize = 500;
 }

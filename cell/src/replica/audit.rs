@@ -11,7 +11,7 @@ use rollcall_model::{Position, StateDigest, View};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::reading;
+use super::reading::{self, Pace};
 use crate::random;
 use crate::store::{Store, StoreError};
 
@@ -66,7 +66,7 @@ impl Audits {
         let (Some(at), Some(state)) = (view.position().cloned(), view.state()) else { return };
         let (own, store) = ((state.count(), state.digest()), Arc::clone(store));
         self.running.spawn(async move {
-            match reading::state(&*store, Some(at.revision), REST).await {
+            match reading::state(&*store, Some(at.revision), Pace::Resting(REST)).await {
                 Ok(read) => {
                     let stored = (read.state.count(), read.state.digest());
                     if stored == own { Verdict::Same } else { Verdict::Differs(at, stored, own) }

@@ -1,13 +1,16 @@
 //! The region's state as the store has it, read by pages pinned to one revision.
 
+mod pages;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rollcall_model::{InstanceId, Revision, Sharing, State};
+use rollcall_model::{InstanceId, Region, Revision, Sharing, State};
 
 use crate::store::keys::{self, Key};
-use crate::store::{Entry, Store, StoreError, limits};
+use crate::store::{Entry, Store, StoreError};
 use crate::translate::{is_readable, join};
+use pages::Pages;
 
 /// A state with the revision that it was read at.
 pub(super) struct Read {
@@ -17,17 +20,27 @@ pub(super) struct Read {
     pub(super) foreign: Vec<String>,
 }
 
-/// Reads everything at one revision: the given one, or the store's head. Rests between pages when nobody waits for it.
+/// Whether somebody waits for what is read.
+#[derive(Clone, Debug)]
+pub(super) enum Pace {
+    /// Readers of this region do: a reading that takes long is told.
+    Awaited(Region),
+    /// Nobody does: it rests between two pages.
+    Resting(Duration),
+}
+
+/// Reads everything at one revision: the given one, or the store's head.
 ///
 /// # Errors
 /// As the store's; [`StoreError::Compacted`] when the revision is no longer there.
 pub(super) async fn state<S: Store>(
     store: &S,
     pinned: Option<Revision>,
-    rest: Duration,
+    pace: Pace,
 ) -> Result<Read, StoreError> {
-    let (owned, at) = all(store, keys::OWNED, pinned, rest).await?;
-    let (registrations, at) = all(store, keys::REGISTRATIONS, Some(at), rest).await?;
+    let mut pages = Pages::new(store, pinned, pace);
+    let (owned, _) = pages.all(keys::OWNED).await?;
+    let (registrations, at) = pages.all(keys::REGISTRATIONS).await?;
     let owned: BTreeMap<InstanceId, Entry> = owned
         .into_iter()
         .filter_map(|entry| match keys::parse(&entry.key) {
@@ -60,20 +73,7 @@ pub(super) async fn all<S: Store>(
     store: &S,
     prefix: &str,
     pinned: Option<Revision>,
-    rest: Duration,
+    pace: Pace,
 ) -> Result<(Vec<Entry>, Revision), StoreError> {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut at = pinned;
-    loop {
-        let after = entries.last().map(|entry| entry.key.clone());
-        let page = store.list(prefix, after.as_deref(), at, limits::PAGE_ENTRIES).await?;
-        at = Some(page.at);
-        entries.extend(page.entries);
-        if !page.more {
-            return Ok((entries, page.at));
-        }
-        if !rest.is_zero() {
-            tokio::time::sleep(rest).await;
-        }
-    }
+    Pages::new(store, pinned, pace).all(prefix).await
 }

@@ -140,7 +140,7 @@ impl Silence {
             Lane::Write => &mut known.write,
         };
         match outcome {
-            Err(error @ (StoreError::Unavailable(_) | StoreError::Unknown(_))) => {
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Late(_) | StoreError::Unknown(_))) => {
                 let since = slot.as_ref().map_or_else(Instant::now, |failed| failed.since);
                 *slot = Some(Failed { since, why: error.to_string() });
             }

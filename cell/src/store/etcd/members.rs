@@ -100,12 +100,16 @@ impl Members {
     {
         let end = Instant::now() + CALLS;
         let mut why = None;
+        let mut is_late = false;
         for _ in 0..self.members.len().max(2) {
             let (index, clients) = self.current().await?;
             let meaning = match timeout_at(end.min(Instant::now() + CALL), call(clients)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => sort(&error, asked),
-                Err(_) => Meaning::Broken(self.silent(index)),
+                Err(_) => {
+                    is_late = true;
+                    Meaning::Broken(self.silent(index))
+                }
             };
             match meaning {
                 Meaning::Answer(error) => return Err(error),
@@ -118,7 +122,9 @@ impl Members {
                 break;
             }
         }
-        Err(StoreError::Unavailable(why.unwrap_or_else(|| "no member is known".to_owned())))
+        let why = why.unwrap_or_else(|| "no member is known".to_owned());
+        // One that was late may answer a smaller call, even if another is away.
+        Err(if is_late { StoreError::Late(why) } else { StoreError::Unavailable(why) })
     }
 
     /// The connection that is asked first, for calls that end when they end.
@@ -168,4 +174,32 @@ async fn connect(address: &str) -> Result<Arc<Clients>, StoreError> {
         watch: client.watch_client().max_decoding_message_size(WATCH_BYTES),
         lease: client.lease_client(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    /// Nothing is sent: a connection is made with the first call that uses it.
+    fn two() -> Members {
+        Members::new(&["http://127.0.0.1:1".to_owned(), "http://127.0.0.1:2".to_owned()])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_without_an_answer_is_late_within_its_limit() {
+        let began = Instant::now();
+        let late = two().again(Revision(1), |_| pending::<Result<(), Error>>()).await;
+        let Err(StoreError::Late(why)) = late else { panic!("{late:?}") };
+        assert_eq!(why, "no answer from http://127.0.0.1:2 within 3 s");
+        assert_eq!(began.elapsed(), CALLS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_every_member_breaks_off_is_not_late() {
+        let broken = || Err(Error::GRpcStatus(tonic::Status::unavailable("transport error")));
+        let away = two().again(Revision(1), |_| ready::<Result<(), Error>>(broken())).await;
+        assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+    }
 }
