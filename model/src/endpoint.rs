@@ -98,6 +98,11 @@ impl Endpoint {
         self.0.split_once(URL_ENDS).map_or(&self.0, |(url, _)| url)
     }
 
+    /// Bytes of both texts, and one more where there are two.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// What is spoken there (`http`, or an A2A binding such as `JSONRPC`), if said.
     #[must_use]
     pub fn protocol(&self) -> Option<&str> {

@@ -41,6 +41,33 @@ pub struct Profile {
     pub card: Option<Card>,
 }
 
+/// Bytes that frame a part on a wire: the field's number and the length, three bytes of it at most.
+pub(crate) const FRAME: usize = 4;
+
+impl Profile {
+    /// Its share of [`weight_bytes`](crate::Registration::weight_bytes).
+    pub(crate) fn weight_bytes(&self) -> usize {
+        let text = |text: &str| text.len() + FRAME;
+        let maybe = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() + FRAME);
+        let texts = |list: &[String]| list.iter().map(|text| text.len() + FRAME).sum::<usize>();
+        let capability = |c: &Capability| {
+            let free = [&c.description, &c.input_summary, &c.output_summary, &c.schema_url];
+            text(c.name.as_str())
+                + free.into_iter().map(maybe).sum::<usize>()
+                + [&c.tags, &c.input_types, &c.output_types]
+                    .into_iter()
+                    .map(|list| texts(list))
+                    .sum::<usize>()
+                + 2 * FRAME
+        };
+        maybe(&self.version)
+            + self.capabilities.iter().map(capability).sum::<usize>()
+            + self.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
+            + self.metadata.iter().map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
+            + self.card.as_ref().map_or(0, |card| text(card.json()) + text(card.digest()) + FRAME)
+    }
+}
+
 /// Free words for routing, read as the map that they are; copied only by whoever changes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata(Arc<BTreeMap<String, String>>);

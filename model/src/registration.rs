@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::capability::Capability;
 use crate::declaration::Declared;
 use crate::lifecycle::{LastLoad, Lifecycle, Scope};
 use crate::limits;
 use crate::position::{Epoch, Revision};
-use crate::profile::Metadata;
+use crate::profile::{FRAME, Metadata};
 use crate::time::Timestamp;
 
 /// The registry's statement that an instance exists.
@@ -116,36 +115,24 @@ impl Registration {
     /// texts of one letter, and pages are cut by this number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        /// The field's number and the length, three bytes of it at most.
-        const FRAME: usize = 4;
+        self.weight_beside(self.declared.profile.weight_bytes())
+    }
+
+    /// The same, of a registration whose profile is known to weigh so much: whoever weighs many weighs a profile that
+    /// they share once.
+    pub(crate) fn weight_beside(&self, profile: usize) -> usize {
         /// Everything of fixed size: numbers, words, the frames around a record and around its two parts.
         const FIXED: usize = 128;
         /// 52 bits, seven to a byte.
         const EPOCH: usize = 8;
         let d = &self.declared;
         let text = |text: &str| text.len() + FRAME;
-        let maybe = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() + FRAME);
-        let texts = |list: &[String]| list.iter().map(|text| text.len() + FRAME).sum::<usize>();
-        let capability = |c: &Capability| {
-            let free = [&c.description, &c.input_summary, &c.output_summary, &c.schema_url];
-            text(c.name.as_str())
-                + free.into_iter().map(maybe).sum::<usize>()
-                + [&c.tags, &c.input_types, &c.output_types]
-                    .into_iter()
-                    .map(|list| texts(list))
-                    .sum::<usize>()
-                + 2 * FRAME
-        };
-        let entries = d.metadata.iter().chain(self.owned.metadata.iter());
         FIXED
+            + profile
             + text(d.id.as_str())
-            + maybe(&d.version)
             + d.zone.as_ref().map_or(0, |zone| text(zone.as_str()))
-            + d.endpoints.iter().map(|e| text(e.url()) + e.protocol().map_or(0, text) + FRAME).sum::<usize>()
-            + d.capabilities.iter().map(capability).sum::<usize>()
-            + d.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
-            + entries.map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
-            + d.card.as_ref().map_or(0, |card| text(card.json()) + text(card.digest()) + FRAME)
+            + d.endpoints.iter().map(|endpoint| endpoint.text_bytes() + 3 * FRAME).sum::<usize>()
+            + self.owned.metadata.iter().map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
             + self.replaced.len() * EPOCH
     }
 

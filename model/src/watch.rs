@@ -21,6 +21,7 @@ use crate::history::Step;
 use crate::limits;
 use crate::name::{InstanceId, Region};
 use crate::position::{Position, Relation};
+use crate::profile::Profile;
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::snapshot::SnapshotHead;
@@ -352,8 +353,13 @@ pub struct Page {
 pub fn page(state: &State, after: Option<&InstanceId>, query: &Query) -> Page {
     let mut page = Page { records: Vec::new(), last: after.cloned(), is_last: true };
     let mut bytes = 0;
+    // What an agent's instances share, who stand together, is weighed once.
+    let mut weighed: Option<(&Arc<Profile>, usize)> = None;
     for registration in state.select(query, after.map(InstanceId::as_str)) {
-        let more = registration.weight_bytes();
+        let profile = &registration.declared.profile;
+        let known = weighed.filter(|(known, _)| Arc::ptr_eq(known, profile));
+        let (_, weight) = *weighed.insert(known.unwrap_or_else(|| (profile, profile.weight_bytes())));
+        let more = registration.weight_beside(weight);
         let full = page.records.len() >= limits::SNAPSHOT_PAGE_RECORDS_MAX
             || (bytes + more > limits::SNAPSHOT_PAGE_BYTES_MAX && !page.records.is_empty());
         if full {
@@ -361,8 +367,10 @@ pub fn page(state: &State, after: Option<&InstanceId>, query: &Query) -> Page {
             break;
         }
         bytes += more;
-        page.last = Some(registration.declared.id.clone());
         page.records.push(Arc::clone(registration));
+    }
+    if let Some(last) = page.records.last() {
+        page.last = Some(last.declared.id.clone());
     }
     page
 }

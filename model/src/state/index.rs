@@ -252,7 +252,7 @@ pub(super) enum Rarest<'a> {
     Nobody,
     /// Among those with the rarest of its words.
     Of(Stretch<'a>),
-    /// Those with its one word, and all of them match.
+    /// Those with its one word, or everybody where nothing is asked: all of them match.
     Exactly(Stretch<'a>),
     /// It has no word, or none but the name of an agent, whose ids stand together.
     NoWord,
@@ -285,6 +285,7 @@ pub(super) fn rarest<'a>(index: &'a Index, query: &Query, records: &'a Listing) 
         }
     }
     match rarest {
+        None if query.is_everything() => Rarest::Exactly(records.whole()),
         None => Rarest::NoWord,
         Some(known) if query.namespace.is_none() => whom(&known, query),
         Some(known) => Rarest::Of(known.those),
