@@ -1,11 +1,13 @@
 //! What a caller asks for, and whether an instance fits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::capability::CapabilityName;
 use crate::code::{Code, Invalid};
 use crate::lifecycle::{Kind, Lifecycle};
-use crate::name::{InstanceId, Zone, is_part};
+use crate::name::{InstanceId, Region, Zone, is_part};
 use crate::registration::Registration;
 
 /// A question about one region's registrations. All that is set must match; nothing set matches everything.
@@ -94,6 +96,46 @@ impl Query {
         *self == Self { internal: self.internal, ..Self::default() }
     }
 
+    /// What tells this question about these regions from other ones: for whoever was given a part of an answer and comes
+    /// back for the next. The same in every process, and in another version as long as what is asked means the same there.
+    /// In which order, and how often, capabilities and tags are named makes no other question.
+    #[must_use]
+    pub fn fingerprint<'a>(&self, regions: impl IntoIterator<Item = &'a Region>) -> u64 {
+        // Taken apart, so that a part that comes later cannot be forgotten here. What is not asked leaves no trace.
+        let Self {
+            namespace,
+            name,
+            capabilities,
+            skill,
+            tags,
+            kind,
+            version,
+            zone,
+            lifecycle,
+            metadata,
+            internal,
+        } = self;
+        let mut words = Words(Vec::new());
+        regions.into_iter().for_each(|region| words.add("region", region.as_str()));
+        namespace.iter().for_each(|namespace| words.add("namespace", namespace));
+        name.iter().for_each(|name| words.add("name", name));
+        let capabilities: BTreeSet<_> = capabilities.iter().map(CapabilityName::as_str).collect();
+        capabilities.into_iter().for_each(|capability| words.add("capability", capability));
+        skill.iter().for_each(|skill| words.add("skill", skill));
+        let tags: BTreeSet<_> = tags.iter().collect();
+        tags.into_iter().for_each(|tag| words.add("tag", tag));
+        kind.iter().for_each(|kind| words.add("kind", kind.as_str()));
+        version.iter().for_each(|version| words.add("version", &version.to_string()));
+        zone.iter().for_each(|zone| words.add("zone", zone.as_str()));
+        lifecycle.iter().for_each(|lifecycle| words.add("lifecycle", lifecycle.as_str()));
+        for (key, value) in metadata {
+            words.add("metadata", key);
+            words.add("value", value);
+        }
+        internal.then_some("true").iter().for_each(|internal| words.add("internal", internal));
+        xxh3_64(&words.0)
+    }
+
     /// Whether an id has the namespace and the name that are asked for.
     #[must_use]
     pub fn is_of_its_agent(&self, id: &InstanceId) -> bool {
@@ -123,6 +165,18 @@ impl Query {
                 let version = declared.version.as_ref().and_then(|text| semver::Version::parse(text).ok());
                 version.is_some_and(|version| requirement.matches(&version))
             })
+    }
+}
+
+/// Names and values one behind the other, each behind its length: no two lists of them read alike.
+struct Words(Vec<u8>);
+
+impl Words {
+    fn add(&mut self, name: &str, value: &str) {
+        for text in [name, value] {
+            self.0.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            self.0.extend_from_slice(text.as_bytes());
+        }
     }
 }
 

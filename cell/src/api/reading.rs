@@ -19,23 +19,28 @@ pub(super) struct Listing {
     pub next: Option<Place>,
 }
 
-/// A place in a list: the last entry shown. Entries that come or go elsewhere do not move it.
+/// A place in a list: the last entry shown, and of which question. Entries that come or go elsewhere do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
+    question: u64,
     region: Region,
     id: InstanceId,
 }
 
+/// Digits of a question in a token.
+const QUESTION_DIGITS: usize = 16;
+
 impl Place {
-    /// Just behind a registration.
-    pub(super) fn of(region: &Region, last: &Registration) -> Self {
-        Self { region: region.clone(), id: last.declared.id.clone() }
+    /// Just behind the registration that a page of these views ends with.
+    pub(super) fn behind(last: &Registration, region: &Region, views: &[Arc<View>], query: &Query) -> Self {
+        Self { question: question(views, query), region: region.clone(), id: last.declared.id.clone() }
     }
 
     /// The token: opaque to callers, safe in a URL.
     pub(super) fn token(&self) -> String {
         use std::fmt::Write as _;
-        format!("{} {}", self.region, self.id).bytes().fold(String::new(), |mut hex, byte| {
+        let question = format!("{:0QUESTION_DIGITS$x}", self.question);
+        format!("{} {}", self.region, self.id).bytes().fold(question, |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
             hex
         })
@@ -43,7 +48,10 @@ impl Place {
 
     /// Reads a token of ours.
     pub(super) fn parse(token: &str) -> Option<Self> {
-        let pairs = token.as_bytes().chunks(2);
+        let (question, place) = token.split_at_checked(QUESTION_DIGITS)?;
+        let question =
+            question.bytes().try_fold(0, |number, byte| Some(number * 16 + u64::from(digit(byte)?)))?;
+        let pairs = place.as_bytes().chunks(2);
         let bytes: Option<Vec<u8>> = pairs
             .map(|pair| match pair {
                 [high, low] => Some(digit(*high)? * 16 + digit(*low)?),
@@ -52,7 +60,7 @@ impl Place {
             .collect();
         let text = String::from_utf8(bytes?).ok()?;
         let (region, id) = text.split_once(' ')?;
-        Some(Self { region: Region::parse(region).ok()?, id: InstanceId::parse(id).ok()? })
+        Some(Self { question, region: Region::parse(region).ok()?, id: InstanceId::parse(id).ok()? })
     }
 }
 
@@ -64,16 +72,21 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The refusal of a token that is not ours.
+fn question(views: &[Arc<View>], query: &Query) -> u64 {
+    query.fingerprint(views.iter().map(|view| view.region()))
+}
+
+/// The refusal of a token that is not ours, or of another question: an empty page would read as the end of the list.
 pub(super) fn foreign_token() -> Invalid {
-    let detail = "it is no token of this list: take next_page_token as it was given, with the same region";
+    let detail = "it is no token of this list: take next_page_token as it was given and ask the same again, limit alone may \
+                  differ; or leave it out to begin anew";
     Invalid::new(Code::InvalidParameter, "page_token", detail)
 }
 
 /// Walks the views from a place on: all that match, in order of region and id, each with which of the views it is in.
 ///
 /// # Errors
-/// A place in a region that is not asked for.
+/// A place in the list of another question.
 pub(super) fn walk<'a>(
     views: &'a [Arc<View>],
     query: &'a Query,
@@ -84,6 +97,7 @@ pub(super) fn walk<'a>(
         Some(place) => views
             .iter()
             .position(|view| view.region() == &place.region)
+            .filter(|_| place.question == question(views, query))
             .ok_or_else(|| Refusal::invalid(vec![foreign_token()]))?,
     };
     let after = move |at| from.filter(|_| at == first).map(|place| place.id.as_str());
@@ -94,7 +108,7 @@ pub(super) fn walk<'a>(
 /// Cuts a page out of the views.
 ///
 /// # Errors
-/// A place in a region that is not asked for.
+/// A place in the list of another question.
 pub(super) fn list(
     views: &[Arc<View>],
     query: &Query,
@@ -109,7 +123,7 @@ pub(super) fn list(
         .filter_map(|(at, registration)| Some((region(at)?, Arc::clone(registration))))
         .collect();
     let last = agents.last().filter(|_| walk.next().is_some());
-    let next = last.map(|(region, last)| Place::of(region, last));
+    let next = last.map(|(region, last)| Place::behind(last, region, views, query));
     Ok(Listing { agents, next })
 }
 

@@ -87,9 +87,11 @@ async fn lists_are_filtered_and_paged() {
     let page = discovery.list(first.clone()).await.unwrap().into_inner();
     assert_eq!((page.agents.len(), page.regions.len()), (2, 1));
     let second = v1::ListRequest { page_token: page.next_page_token.unwrap(), ..first.clone() };
+    let other = v1::ListRequest { query: None, ..second.clone() };
     let page = discovery.list(second).await.unwrap().into_inner();
     assert_eq!((page.agents.len(), page.next_page_token), (1, None));
     for bad in [
+        other,
         v1::ListRequest { page_token: "zz".into(), ..first.clone() },
         v1::ListRequest { limit: 1_001, ..first.clone() },
         v1::ListRequest { region: "mars".into(), ..first.clone() },

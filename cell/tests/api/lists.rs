@@ -54,3 +54,33 @@ async fn a_filtered_list_is_paged_too() {
     let (second, token) = page(&cell, &format!("namespace=ops&limit=1&page_token={}", token.unwrap())).await;
     assert_eq!((second, token), (vec!["ops/mail/2".to_owned()], None));
 }
+
+#[tokio::test]
+async fn a_token_goes_on_with_the_question_it_was_given_for_and_with_no_other() {
+    let cell = Cell::start().await;
+    for n in 0..3 {
+        cell.register_plain(&format!("lab/mail/{n}")).await;
+        cell.register_plain(&format!("ops/mail/{n}")).await;
+    }
+    let (_, token) = page(&cell, "namespace=ops&limit=1").await;
+    let token = token.unwrap();
+    for other in [
+        "",
+        "namespace=lab",
+        "namespace=ops&name=mail",
+        "namespace=ops&capability=email:send:v1",
+        "namespace=ops&internal=true",
+        "namespace=ops&zone=a&limit=1",
+    ] {
+        let refused = cell.get(&format!("/v1/agents?{other}&page_token={token}")).await;
+        refused.faulty("invalid_parameter", &["page_token"]);
+        assert!(refused.text.contains("ask the same again"), "{other}: {}", refused.text);
+    }
+    // What says the same in other words, and how much at once, is no other question.
+    for same in
+        ["namespace=ops", "limit=2&namespace=ops", "namespace=ops&region=us", "region=all&namespace=ops"]
+    {
+        let (ids, rest) = page(&cell, &format!("{same}&page_token={token}")).await;
+        assert_eq!((ids, rest), (vec!["ops/mail/1".to_owned(), "ops/mail/2".to_owned()], None), "{same}");
+    }
+}

@@ -68,7 +68,8 @@ impl Asked {
         }
         agents.extend_from_slice(b"],\"regions\":");
         let last = found.last().filter(|_| has_more);
-        let place = last.and_then(|(view, last)| Some(Place::of(views.get(*view)?.region(), last)));
+        let behind = |view: &Arc<View>, last| Place::behind(last, view.region(), views, &self.query);
+        let place = last.and_then(|(view, last)| Some(behind(views.get(*view)?, last)));
         let mut next = b",\"next_page_token\":".to_vec();
         json::write(&mut next, &place.as_ref().map(Place::token))?;
         next.push(b'}');
