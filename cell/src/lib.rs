@@ -11,6 +11,8 @@ pub mod forward;
 pub mod founding;
 pub mod group;
 pub mod keeper;
+#[cfg(test)]
+mod logged;
 pub mod metrics;
 pub mod operator;
 pub mod random;

@@ -41,6 +41,9 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// back.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
+/// Why the state is read, where it is the first one.
+const STARTED: &str = "started";
+
 /// The task.
 pub struct Replica<S> {
     store: Arc<S>,
@@ -127,7 +130,7 @@ impl<S: Store> Replica<S> {
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut backoff = Backoff::new(Duration::from_millis(200), FOLLOW_AGAIN);
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY, self.unsaved.clone());
-        let mut reload = self.view.position().is_none().then_some("started");
+        let mut reload = self.view.position().is_none().then_some(STARTED);
         'run: loop {
             let ended = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -139,7 +142,7 @@ impl<S: Store> Replica<S> {
                         saver.hurry();
                     }
                     self.say_away(&error);
-                    reload = self.view.position().is_none().then_some("started");
+                    reload = self.view.position().is_none().then_some(STARTED);
                     let again = tokio::time::Instant::now() + backoff.next(random::chance());
                     loop {
                         tokio::select! {
@@ -219,7 +222,7 @@ impl<S: Store> Replica<S> {
         let reason = if same { reload } else { Some(reload.unwrap_or("new_incarnation")) };
         let from = match (reason, self.view.position()) {
             (None, Some(position)) => position.revision,
-            (reason, _) => self.load(&founding.incarnation, reason.unwrap_or("started")).await?,
+            (reason, _) => self.load(&founding.incarnation, reason.unwrap_or(STARTED)).await?,
         };
         self.read_office(from).await?;
         let mut follow = self.store.follow(Revision(from.0 + 1)).await?;
@@ -328,9 +331,19 @@ impl<S: Store> Replica<S> {
                 "the state read at {at} is older than what is known"
             )));
         }
-        tracing::info!(region = %self.view.region(), count = self.view.state().map_or(0, State::count), %at, reason, "replica loaded");
+        self.say_loaded(at, reason);
         self.keeper.reload(&self.view, || self.publish());
         Ok(at)
+    }
+
+    /// Says that the state was read, and why: after the start that is nothing that happens by itself.
+    fn say_loaded(&self, at: Revision, reason: &'static str) {
+        let (region, count) = (self.view.region(), self.view.state().map_or(0, State::count));
+        if reason == STARTED {
+            tracing::info!(%region, count, %at, reason, "replica loaded");
+        } else {
+            tracing::warn!(%region, count, %at, reason, "replica loaded");
+        }
     }
 
     /// Reads who stands for the keeper's office, as of a revision.
@@ -368,7 +381,7 @@ impl<S: Store> Replica<S> {
         let mut deltas = Vec::new();
         for revision in happened {
             let (Some(state), Some(changed)) = (self.view.state(), self.view.changed().cloned()) else {
-                return Some(Ended::Reload("started"));
+                return Some(Ended::Reload(STARTED));
             };
             let meaning = translate(incarnation, state, revision, self.clock.wall());
             if meaning.refounded {

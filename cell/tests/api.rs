@@ -11,6 +11,8 @@ mod api {
     mod full;
     mod grpc;
     mod lists;
+    #[path = "../../src/logged.rs"]
+    mod logged;
     mod moody;
     mod museum;
     mod operating;

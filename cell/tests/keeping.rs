@@ -7,4 +7,6 @@ mod keeping {
     mod guarding;
     mod histories;
     mod leases;
+    #[path = "../../src/logged.rs"]
+    mod logged;
 }

@@ -11,6 +11,7 @@ use rollcall_model::Revision;
 
 use super::cell::{Cell, eventually, plain};
 use super::events::Events;
+use super::logged::Logged;
 use super::moody::{Mood, Moody};
 
 #[tokio::test]
@@ -224,9 +225,12 @@ async fn i04_a_process_that_lags_refuses_no_epoch_that_holds() {
 
 #[tokio::test]
 async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
+    let logged = Logged::begin();
     let store = Moody::new(Mood::Well);
     let cell = Cell::with("us", &[], store.clone()).await;
     cell.register_plain("ops/mail/1").await;
+    assert_eq!(logged.lines(&["INFO", "replica loaded", "reason=\"started\""]).len(), 1);
+    assert_eq!(logged.lines(&["WARN", "replica loaded"]), Vec::<String>::new(), "a start is no news");
     store.becomes(Mood::Forgetful);
     // The store has it, and nobody was told.
     cell.register_plain("ops/mail/2").await;
@@ -237,6 +241,7 @@ async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
     })
     .await;
     assert_eq!(resync, "digest", "and says why");
+    assert_eq!(logged.lines(&["WARN", "replica loaded", "reason=\"digest\""]).len(), 1, "in the log as well");
 }
 
 /// The age of a state is counted from when it was the head, and not from when it had been read.

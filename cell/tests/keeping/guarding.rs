@@ -1,44 +1,13 @@
 //! What operators and callers notice of the guard, of a sweep and of a lease.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rollcall_cell::registrar::Report;
 use rollcall_model::{LeaseState, Lifecycle, Load};
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::cell::{Cell, declared, id, memory};
 use super::leases::half_dead;
-
-/// The log lines of this test's thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect()
-    }
-}
+use super::logged::Logged;
 
 async fn read(cell: &Cell, path: &str) -> String {
     reqwest::get(format!("http://{}{path}", cell.running.http)).await.unwrap().text().await.unwrap()
@@ -46,16 +15,14 @@ async fn read(cell: &Cell, path: &str) -> String {
 
 #[tokio::test]
 async fn exp_02_obs_06_a_guard_that_holds_raises_one_alert_with_its_figures_and_tells_its_end() {
-    let log = Log::default();
-    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
-    let _here = tracing::subscriber::set_default(lines);
+    let logged = Logged::begin();
     let (cell, _folder) = memory().await;
     let _listener = half_dead(&cell, 4, 4).await;
     cell.until("all four are held", |cell| {
         cell.running.keeper.guard().is_some_and(|guard| guard.held.len() == 4)
     })
     .await;
-    let alerts = || log.lines().into_iter().filter(|line| line.contains("expiry held")).collect::<Vec<_>>();
+    let alerts = || logged.lines(&["expiry held"]);
     let first = alerts();
     assert_eq!(first.len(), 1, "{first:?}");
     for part in ["ERROR", "cohort=region", "registered=8", "suspects=4", "limit=1", "nothing is removed"] {
@@ -74,7 +41,7 @@ async fn exp_02_obs_06_a_guard_that_holds_raises_one_alert_with_its_figures_and_
         let epoch = cell.running.regions.own_view().state().unwrap().get(held.as_str()).unwrap().epoch;
         cell.registrar().renew(&held, epoch, Report::default()).await.unwrap();
     }
-    cell.until("it settles", |_| log.lines().iter().any(|line| line.contains("expiry settles"))).await;
+    cell.until("it settles", |_| !logged.lines(&["expiry settles"]).is_empty()).await;
     assert_eq!(alerts().len(), 1);
     cell.stop().await;
 }

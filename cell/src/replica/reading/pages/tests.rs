@@ -1,13 +1,12 @@
 //! A store behind a slow way, by virtual time.
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use rollcall_model::Region;
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
+use crate::logged::Logged;
 use crate::store::embedded::{Embedded, EmbeddedFollow};
 use crate::store::{Committed, Group, Op, Tenure};
 
@@ -100,52 +99,16 @@ impl Store for Slow {
     }
 }
 
-/// What is logged while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn begin(&self) -> tracing::subscriber::DefaultGuard {
-        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(self.clone()).finish();
-        tracing::subscriber::set_default(lines)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().filter(|line| line.contains("WARN")).map(str::to_owned).collect()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_quick_store_is_read_by_pages_of_the_largest_size_soon_and_nothing_is_said() {
     let store = Slow::holding(3000, Some(QUICK_RATE)).await;
-    let log = Log::default();
-    let _logging = log.begin();
+    let logged = Logged::begin();
     let (entries, _) = store.read().await.unwrap();
     assert_eq!(entries.len(), 3000);
     let sizes: Vec<_> = store.asked().iter().map(|(most, _)| *most).collect();
     assert_eq!(sizes[..4], [64, 128, 256, 500]);
     assert!(sizes[4..].iter().all(|most| *most == 500), "{sizes:?}");
-    assert_eq!(log.warnings(), Vec::<String>::new());
+    assert_eq!(logged.lines(&["WARN"]), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,10 +150,9 @@ async fn a_store_that_does_not_answer_at_all_ends_the_reading() {
 #[tokio::test(start_paused = true)]
 async fn a_reading_that_takes_long_says_how_far_it_is_where_and_why_every_ten_seconds() {
     let store = Slow::holding(719, Some(20_000.0)).await;
-    let (log, began) = (Log::default(), Instant::now());
-    let _logging = log.begin();
+    let (logged, began) = (Logged::begin(), Instant::now());
     store.read().await.unwrap();
-    let warnings = log.warnings();
+    let warnings = logged.lines(&["WARN"]);
     let tens = usize::try_from(began.elapsed().as_secs() / 10).unwrap();
     assert!((1..=tens).contains(&warnings.len()), "{tens} times ten seconds: {warnings:#?}");
     assert!(warnings.len() * 2 >= tens, "{tens} times ten seconds: {warnings:#?}");
@@ -204,8 +166,7 @@ async fn a_reading_that_takes_long_says_how_far_it_is_where_and_why_every_ten_se
 #[tokio::test(start_paused = true)]
 async fn a_reading_that_nobody_waits_for_says_nothing() {
     let store = Slow::holding(200, Some(20_000.0)).await;
-    let log = Log::default();
-    let _logging = log.begin();
+    let logged = Logged::begin();
     Pages::new(&store, None, Pace::Resting(Duration::from_millis(20))).all("reg/").await.unwrap();
-    assert_eq!(log.warnings(), Vec::<String>::new());
+    assert_eq!(logged.lines(&["WARN"]), Vec::<String>::new());
 }
