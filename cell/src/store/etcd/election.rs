@@ -8,6 +8,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Compare as Condition, CompareOp, Error, GetOptions, PutOptions, Txn, TxnOp};
@@ -61,7 +62,8 @@ pub(super) async fn campaign(
     let lost = CancellationToken::new();
     let office = lost.clone().drop_guard();
     let hold = Hold::until(asked + HOLDS);
-    tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), asked, hold.clone()));
+    let won = Arc::new(AtomicBool::new(false));
+    tokio::spawn(keep(Arc::clone(members), lease, lost.clone(), Arc::clone(&won), asked, hold.clone()));
 
     let place = Place { office: format!("{prefix}{}", keys::OFFICE), lease };
     let term = tokio::select! {
@@ -70,6 +72,7 @@ pub(super) async fn campaign(
     };
     let key = txn::key(prefix, place.key())
         .ok_or_else(|| StoreError::Unavailable("an office under another prefix".to_owned()))?;
+    won.store(true, Ordering::Relaxed);
     Ok(Tenure::new(term.0, Compare::CreateRevision(key, term), office, hold))
 }
 
@@ -159,12 +162,26 @@ async fn clear_stranger(members: &Members, key: &[u8]) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Keeps a lease alive until it is lost or given up, and then gives it back.
-async fn keep(members: Arc<Members>, lease: i64, lost: CancellationToken, granted: Instant, hold: Hold) {
+/// Keeps a lease alive until it is lost or given up, and then gives it back. On it hangs a place in the row, and the
+/// office once that was `won`.
+async fn keep(
+    members: Arc<Members>,
+    lease: i64,
+    lost: CancellationToken,
+    won: Arc<AtomicBool>,
+    granted: Instant,
+    hold: Hold,
+) {
     let guard = lost.clone().drop_guard();
     tokio::select! {
         () = lost.cancelled() => {}
-        why = renew(&members, lease, granted, &hold) => tracing::warn!(why, "keeper's lease lost"),
+        why = renew(&members, lease, granted, &hold) => {
+            if won.load(Ordering::Relaxed) {
+                tracing::warn!(why, "the lease on the keeper's office is lost");
+            } else {
+                tracing::warn!(why, "the place among the candidates for the keeper's office is lost");
+            }
+        }
     }
     drop(guard);
     // Whoever waits need not wait for the lease to lapse. An etcd that was away for so long that the office was lost
@@ -238,11 +255,36 @@ async fn renew_once(members: &Members, lease: i64) -> Renewal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logged::Logged;
+
+    /// Whoever listens there, it is no etcd.
+    fn nowhere() -> Members {
+        Members::new(&["http://127.0.0.1:9".to_owned()])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_only_waited_for_the_office_does_not_say_that_it_lost_it() {
+        for (is_in_office, says, says_not) in
+            [(false, "place among the candidates", "lease on"), (true, "lease on", "place among")]
+        {
+            let logged = Logged::begin();
+            let (lost, granted) = (CancellationToken::new(), Instant::now());
+            let won = Arc::new(AtomicBool::new(is_in_office));
+            let hold = Hold::until(granted + HOLDS);
+            let keeping = keep(Arc::new(nowhere()), 1, lost.clone(), won, granted, hold);
+            // It goes on to give the lease back, which nobody takes here.
+            tokio::select! {
+                () = keeping => {}
+                () = lost.cancelled() => {}
+            }
+            assert_eq!(logged.lines(&["WARN", says, "no renewal in time"]).len(), 1);
+            assert_eq!(logged.lines(&[says_not]), Vec::<String>::new());
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_office_that_cannot_be_renewed_is_lost_before_its_lease_lapses() {
-        // Whoever listens there, it is no etcd.
-        let members = Members::new(&["http://127.0.0.1:9".to_owned()]);
+        let members = nowhere();
         let granted = Instant::now();
         let hold = Hold::until(granted + HOLDS);
         let why = renew(&members, 1, granted, &hold).await;
