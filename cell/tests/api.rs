@@ -10,6 +10,7 @@ mod api {
     mod forwarding;
     mod full;
     mod grpc;
+    mod judge;
     mod lists;
     #[path = "../../src/logged.rs"]
     mod logged;
@@ -18,6 +19,7 @@ mod api {
     mod operating;
     mod outage;
     mod overdue;
+    mod planted;
     mod process;
     mod reading;
     mod regions;
@@ -27,6 +29,7 @@ mod api {
     mod resolving;
     mod session;
     mod sharing;
+    mod told;
     mod updating;
     mod watching;
     mod wire;
