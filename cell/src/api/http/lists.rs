@@ -13,6 +13,7 @@
 mod asked;
 mod body;
 mod page;
+mod standings;
 
 use std::sync::{Arc, Weak};
 
@@ -26,6 +27,7 @@ use crate::regions::Regions;
 use asked::Asked;
 use body::Written;
 use page::Page;
+use standings::Standings;
 
 /// Most bytes of all that is kept: the lists of some 3,500 agents of 50 instances each. A state of these 175,000 instances
 /// is larger; and with half of it, callers that go through 2,000 such agents one after the other miss a fifth of them.
@@ -37,11 +39,14 @@ const ANSWERS: usize = 1_024;
 
 /// Lists that were asked for before; clones share them.
 #[derive(Clone)]
-pub struct Lists(Arc<Cache<Box<str>, Arc<Kept>, Weight>>);
+pub struct Lists {
+    kept: Arc<Cache<Box<str>, Arc<Kept>, Weight>>,
+    standings: Arc<Standings>,
+}
 
 impl Default for Lists {
     fn default() -> Self {
-        Self(Arc::new(Cache::with_weighter(ANSWERS, BYTES_MAX, Weight)))
+        Self { kept: Arc::new(Cache::with_weighter(ANSWERS, BYTES_MAX, Weight)), standings: Arc::default() }
     }
 }
 
@@ -86,7 +91,7 @@ impl Lists {
     /// # Errors
     /// The text is no question, or asks for a region that is not served here.
     pub(super) fn answer(&self, text: &str, from: Source<'_>, now: Instant) -> Result<Written, Refusal> {
-        let kept = self.0.get(text);
+        let kept = self.kept.get(text);
         let asked = match &kept {
             Some(kept) => Arc::clone(&kept.asked),
             None => Arc::new(Asked::read(text)?),
@@ -95,17 +100,17 @@ impl Lists {
         let page = match kept {
             Some(kept) if kept.page.is_of(&asked, &views)? => {
                 if kept.calm.is_some_and(|calm| from.keeper.lasts(calm, now)) {
-                    return kept.page.answer(&views, from, now);
+                    return kept.page.answer(&self.standings, from.regions.own(), &views, now);
                 }
                 Some(Arc::clone(&kept.page))
             }
             Some(_) | None => None,
         };
         let kept = asked.write(page, &views, from, now)?;
-        let answer = kept.page.answer(&views, from, now);
+        let answer = kept.page.answer(&self.standings, from.regions.own(), &views, now);
         let kept = (Box::from(text), Arc::new(kept));
         if Weight.weight(&kept.0, &kept.1) <= ANSWER_BYTES_MAX {
-            self.0.insert(kept.0, kept.1);
+            self.kept.insert(kept.0, kept.1);
         }
         answer
     }

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use rollcall_model::{Instant, Registration, View};
+use rollcall_model::{Instant, Region, Registration, View};
 
-use crate::api::http::json;
-use crate::api::http::lists::Source;
 use crate::api::http::lists::asked::Asked;
 use crate::api::http::lists::body::Written;
+use crate::api::http::lists::standings::Standings;
 use crate::api::reading;
 use crate::refusal::Refusal;
 
@@ -65,17 +64,16 @@ impl Page {
     /// The answer, with the regions as they stand now.
     pub(super) fn answer(
         &self,
+        standings: &Standings,
+        own: &Region,
         views: &[Arc<View>],
-        from: Source<'_>,
         now: Instant,
     ) -> Result<Written, Refusal> {
         let is_copied = self.agents.len() <= COPIED_BYTES_MAX;
         let copied = if is_copied { &*self.agents } else { &[] };
         let mut rest = Vec::with_capacity(copied.len() + self.next.len() + REGION_BYTES * views.len());
         rest.extend_from_slice(copied);
-        let own = from.regions.own();
-        let regions: Vec<_> = views.iter().map(|view| json::region(own, view, now)).collect();
-        json::write(&mut rest, &regions)?;
+        standings.write(&mut rest, own, views, now)?;
         rest.extend_from_slice(&self.next);
         Ok(Written::new(if is_copied { Bytes::new() } else { self.agents.clone() }, rest))
     }

@@ -8,7 +8,9 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use rollcall_model::testing::{
     Chance, Origin, any_declared, any_owned, ids, position, region, registered, registration,
 };
-use rollcall_model::{Clock, Epoch, GuardLimits, Holder, Region, Revision, Snapshot, State, Timestamp, View};
+use rollcall_model::{
+    Bookmark, Clock, Epoch, GuardLimits, Holder, Outcome, Region, Revision, Snapshot, State, Timestamp, View,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -80,6 +82,7 @@ impl Cell {
         self.steps += 1;
         match self.chance.below(12) {
             0..3 => self.own_changes(),
+            9 => self.own_is_current(),
             3 => self.other_changes(),
             4 | 5 => self.hears(),
             6 => {
@@ -105,6 +108,15 @@ impl Cell {
         let delta = self.origin.delta(view.position().unwrap(), &self.origin.head());
         view.apply(&delta);
         self.keeper.follow(&[delta], None, || drop(self.own.send_replace(Arc::new(view))));
+    }
+
+    /// The own region is heard of: it grows older from here on.
+    fn own_is_current(&self) {
+        let now = Instant(*self.time.lock().unwrap());
+        let mut view = View::clone(&self.own.borrow());
+        let bookmark = Bookmark { age: Some(Duration::ZERO), ..view.bookmark(now).unwrap() };
+        assert_eq!(view.mark(&bookmark, now), Outcome::Applied);
+        self.own.send_replace(Arc::new(view));
     }
 
     fn other_changes(&mut self) {
@@ -152,7 +164,7 @@ impl Cell {
     }
 
     fn kept(&self, question: &str) -> Option<Arc<Page>> {
-        self.lists.0.get(question).map(|kept| Arc::clone(&kept.page))
+        self.lists.kept.get(question).map(|kept| Arc::clone(&kept.page))
     }
 }
 
@@ -167,7 +179,7 @@ fn pieces(written: Written) -> Vec<Bytes> {
 
 #[test]
 fn an_answer_is_byte_for_byte_what_it_is_when_nothing_is_kept() {
-    let (mut same, mut other, mut overdue) = (0, 0, 0);
+    let (mut same, mut other, mut overdue, mut behind) = (0, 0, 0, 0);
     for seed in 0..8 {
         let mut cell = Cell::new(seed);
         for step in 0..120 {
@@ -179,6 +191,7 @@ fn an_answer_is_byte_for_byte_what_it_is_when_nothing_is_kept() {
                 let fresh = cell.answer(&Lists::default(), question);
                 assert_eq!(answer, fresh, "{question:?} at step {step} of seed {seed}");
                 overdue += usize::from(answer.contains(r#""overdue":true"#));
+                behind += usize::from(answer.contains(r#""state":"behind""#));
                 let is_same =
                     before.zip(cell.kept(question)).is_some_and(|(one, two)| Arc::ptr_eq(&one, &two));
                 if is_same {
@@ -200,7 +213,10 @@ fn an_answer_is_byte_for_byte_what_it_is_when_nothing_is_kept() {
             }
         }
     }
-    assert!(same > other && other > 300 && overdue > 100, "{same} kept, {other} written, {overdue} overdue");
+    assert!(
+        same > other && other > 300 && overdue > 100 && behind > 100,
+        "{same} kept, {other} written, {overdue} overdue, {behind} behind"
+    );
 }
 
 #[test]
@@ -267,6 +283,6 @@ fn what_is_kept_is_bounded() {
         let question = format!("metadata.k{n}={}", "v".repeat(7_000));
         let _ = cell.answer(&cell.lists, &question);
     }
-    let (bytes, left) = (cell.lists.0.weight(), cell.lists.0.len() as u64);
+    let (bytes, left) = (cell.lists.kept.weight(), cell.lists.kept.len() as u64);
     assert!(bytes <= BYTES_MAX && left < many && left > many / 10, "{bytes} bytes in {left}");
 }
