@@ -6,16 +6,19 @@ mod api {
     mod admitting;
     mod card;
     mod cell;
+    mod churn;
     mod events;
     mod forwarding;
     mod full;
     mod grpc;
+    mod hearing;
     mod judge;
     mod lists;
     #[path = "../../src/logged.rs"]
     mod logged;
     mod moody;
     mod museum;
+    mod nine;
     mod operating;
     mod outage;
     mod overdue;
@@ -29,6 +32,7 @@ mod api {
     mod resolving;
     mod session;
     mod sharing;
+    mod tap;
     mod told;
     mod updating;
     mod watching;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{Client, Method};
-use rollcall_cell::config::{AdmissionConfig, CellConfig, Listen, StoreConfig, StoreKind, ViewConfig};
+use rollcall_cell::config::{
+    AddressShare, AdmissionConfig, CellConfig, Listen, StoreConfig, StoreKind, ViewConfig,
+};
 use rollcall_cell::store::Store;
 use rollcall_cell::store::embedded::Embedded;
 use rollcall_cell::{Running, Start, run};
@@ -70,6 +72,12 @@ impl Cell {
     /// A cell of region `us` that keeps copies in this folder.
     pub(super) async fn kept_in<S: Store>(folder: &Path, store: S) -> Self {
         Self::configured("us", &[], store, |config| config.data_dir = folder.to_owned()).await
+    }
+
+    /// A process of region `us` whose callers, all at one address, may register as fast as anybody.
+    pub(super) async fn of_one_address<S: Store>(store: S) -> Self {
+        let change = |config: &mut CellConfig| config.admission.address_share = AddressShare::Whole;
+        Self::configured("us", &[], store, change).await
     }
 
     async fn configured<S: Store>(

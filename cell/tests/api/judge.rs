@@ -4,7 +4,7 @@
 //! Each connection is judged for itself. That a watcher which reconnects misses nothing follows: it resumes from the last
 //! position that it was given, and each of its connections is complete from the one to the next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::told::{Change, Fact, Gone, History, Record, Reload, Stream, Told};
 
@@ -251,25 +251,23 @@ fn is_create(told: &[Telling<'_>]) -> Finding {
     Ok(())
 }
 
-/// Each change of the deltas with its fact. A removal that does not say its revision is the next one of its id in its
-/// delta's span.
+/// Each change of the deltas with its fact. A removal that does not say its revision is the one of its epoch in its
+/// delta's span, or the last of its id there.
 fn tellings<'a>(history: &'a History, stream: &'a Stream) -> Vec<Telling<'a>> {
     let mut told = Vec::new();
     for (message, said) in stream.told.iter().enumerate() {
         let Told::Delta { from, to, changes } = said else { continue };
-        let mut removals: BTreeMap<&str, usize> = BTreeMap::new();
         for change in changes {
             let fact = match change {
                 Change::Put(record) => history.fact(&record.id, record.revision),
                 Change::Remove(Gone { revision: Some(revision), id, .. }) => history.fact(id, *revision),
-                Change::Remove(Gone { id, .. }) => {
-                    let of_it = history
-                        .span(*from, *to)
-                        .iter()
-                        .filter(|fact| matches!(&fact.change, Change::Remove(gone) if gone.id == *id));
-                    let before = removals.entry(id).or_default();
-                    *before += 1;
-                    of_it.take(*before).last()
+                Change::Remove(Gone { id, epoch, .. }) => {
+                    let removals = history.span(*from, *to).iter().filter_map(|fact| match &fact.change {
+                        Change::Remove(gone) if gone.id == *id => Some((fact, gone.epoch)),
+                        Change::Put(_) | Change::Remove(_) => None,
+                    });
+                    let right = removals.clone().find(|(_, truly)| truly == epoch);
+                    right.or_else(|| removals.clone().next_back()).map(|(fact, _)| fact)
                 }
             };
             let revision = match change {

@@ -130,6 +130,11 @@ impl History {
 }
 
 impl Fact {
+    /// Why it went, if it went.
+    pub(super) fn reason(&self) -> Option<&str> {
+        if let Change::Remove(gone) = &self.change { Some(&gone.reason) } else { None }
+    }
+
     /// Whether a watcher with this filter is told: it fits, or what it replaces did.
     pub(super) fn is_for(&self, filter: &Filter) -> bool {
         let fits_now = matches!(&self.change, Change::Put(record) if filter.fits(record));
