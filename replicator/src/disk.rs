@@ -174,31 +174,39 @@ fn newest_good(file: &std::path::Path, region: &Region) -> Option<Saved> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
     use crate::testing::Origin;
 
-    #[tokio::test]
-    async fn a_disk_that_does_not_answer_holds_up_nobody_who_follows() {
+    /// A disk that does not answer keeps the threads that wait for it; here there is one, and it is kept.
+    #[test]
+    fn a_disk_that_does_not_answer_holds_up_nobody_who_follows() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (answers, disk) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || disk.recv());
         let clock = Clock::new(|| Duration::from_secs(100), || 1_700_000_000_000);
         let folder = tempfile::tempdir().unwrap();
         let lock = Arc::new(files::lock_dir(folder.path()).unwrap());
         let file = folder.path().join("view.us-east.state");
-        // Who opens a pipe for writing waits until somebody reads.
-        let pipe = folder.path().join("view.us-east.state.tmp");
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut origin = Origin::new("us-east", "1-a");
         origin.put("ops/mail/1");
         let mut copy = Copy::at(file.clone(), lock, Unsaved::default());
-        for place in 1..100 {
-            copy.save_when_due(origin.view(), Some(place), &clock);
-        }
-        assert!(copy.writing.is_some() && !file.exists(), "it is being written, and everything else goes on");
-        let read = tokio::task::spawn_blocking(move || std::fs::read(pipe));
-        copy.settle(origin.view().region(), &clock).await;
-        assert!(!read.await.unwrap().unwrap().is_empty());
-        copy.save(origin.view(), Some(200), &clock).await;
-        assert_eq!(copy.load(origin.view().region(), &clock).await.1, Some(200), "the last one is on disk");
+        runtime.block_on(async {
+            for place in 1..100 {
+                copy.save_when_due(origin.view(), Some(place), &clock);
+            }
+            assert!(
+                copy.writing.is_some() && !file.exists(),
+                "it is being written, and everything else goes on"
+            );
+            answers.send(()).unwrap();
+            copy.settle(origin.view().region(), &clock).await;
+            assert!(!std::fs::read(&file).unwrap().is_empty());
+            copy.save(origin.view(), Some(200), &clock).await;
+            assert_eq!(
+                copy.load(origin.view().region(), &clock).await.1,
+                Some(200),
+                "the last one is on disk"
+            );
+        });
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! Promises: after a crash at any point a reader finds, newest first, exactly what was written or exactly what was
 //! there before; never a mixture under the name itself. Whether a generation is *good* is for its reader to verify,
-//! which is why there are two. It never deletes the last generation.
+//! which is why there are two. It never deletes the last generation. It opens regular files alone: a pipe or a device
+//! under one of its names is an error, and no wait.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// The lock's name inside the directory it locks.
 const LOCK: &str = "lock";
@@ -46,14 +51,16 @@ fn perform(step: Step, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (place, done) = match step {
         Step::Write => {
             // One fixed name, so that crashes leave at most one such file behind; the next replacement overwrites it.
-            let written = File::create(&temporary).and_then(|mut file| {
-                file.write_all(bytes)?;
-                file.sync_all()
-            });
-            if written.is_err() {
-                // A full disk is not made fuller by half a file.
-                let _ = fs::remove_file(&temporary);
-            }
+            let written =
+                open(&temporary, OpenOptions::new().write(true).create(true)).and_then(|mut file| {
+                    let written =
+                        file.set_len(0).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
+                    if written.is_err() {
+                        // A full disk is not made fuller by half a file.
+                        let _ = fs::remove_file(&temporary);
+                    }
+                    written
+                });
             (&*temporary, written)
         }
         // A rename, not a copy: it is atomic, needs no space, and works where hard links do not exist.
@@ -76,10 +83,44 @@ fn perform(step: Step, path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Each is read only when asked for, so a reader that is content with the newest never touches the other.
 pub fn read_generations(path: &Path) -> impl Iterator<Item = (PathBuf, io::Result<Vec<u8>>)> + use<> {
     let generations = [path.to_path_buf(), with_suffix(path, ".1")];
-    generations.into_iter().filter_map(|path| match fs::read(&path) {
+    generations.into_iter().filter_map(|path| match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => Some((path, read)),
     })
+}
+
+/// Reads a regular file whole.
+///
+/// # Errors
+/// As the system's; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a regular file over, without the care of [`replace`]: for what costs little when it is lost.
+///
+/// # Errors
+/// As for [`read`].
+pub fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = open(path, OpenOptions::new().write(true).create(true))?;
+    file.set_len(0)?;
+    file.write_all(bytes)
+}
+
+/// Opens a regular file. Whoever opens a pipe waits for its other end, for ever if need be; so nothing is waited for, and
+/// what was opened is looked at before anything is done with it.
+fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
+    let other = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+    let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
+    match how.custom_flags(waits_for_nobody).open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(other()),
+        // A pipe whose other end nobody holds, or a socket.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => Err(other()),
+        Err(error) => Err(error),
+    }
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -136,7 +177,7 @@ pub fn lock_dir(path: &Path) -> Result<DirLock, LockError> {
     fs::create_dir_all(path).map_err(unusable)?;
     let name = path.join(LOCK);
     // Not truncated on opening: the text belongs to the holder, who may be another.
-    let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(name);
+    let opened = open(&name, OpenOptions::new().create(true).truncate(false).read(true).write(true));
     let mut file = opened.map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -289,6 +330,60 @@ mod tests {
         assert_eq!(read.len(), 2);
         assert!(read[0].0 == path && read[0].1.is_err(), "{read:?}");
         assert_eq!(read[1].1.as_ref().expect("readable"), b"old");
+    }
+
+    /// A pipe of this name; whoever opens it waits for its other end.
+    fn pipe(path: &Path) {
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
+        assert!(made.success());
+    }
+
+    /// Runs it on a thread of its own: what would wait for ever is told as that.
+    fn at_once<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(act()));
+        let deadline = std::time::Duration::from_secs(20);
+        result.recv_timeout(deadline).unwrap_or_else(|_| panic!("{what} waits for the other end of a pipe"))
+    }
+
+    #[test]
+    fn a_pipe_or_a_socket_under_the_name_is_reported_and_waited_for_by_nobody() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        pipe(&path);
+        fs::write(with_suffix(&path, ".1"), "old").expect("written");
+        let from = path.clone();
+        let read: Vec<_> = at_once("reading", move || read_generations(&from).collect());
+        let error = read[0].1.as_ref().expect_err("it is no file");
+        assert_eq!(error.to_string(), "it is no regular file");
+        assert_eq!(read[1].1.as_ref().expect("readable"), b"old");
+
+        let socket = directory.path().join("socket");
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+        let error = at_once("reading", move || super::read(&socket)).expect_err("it is no file");
+        assert_eq!(error.to_string(), "it is no regular file");
+    }
+
+    #[test]
+    fn a_pipe_in_the_way_of_what_is_written_or_locked_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        replace(&path, b"old").expect("written");
+        let temporary = with_suffix(&path, ".tmp");
+        pipe(&temporary);
+        let to = path.clone();
+        let refused = at_once("writing", move || replace(&to, b"new")).expect_err("it cannot be written");
+        assert_eq!(refused.to_string(), format!("{}: it is no regular file", temporary.display()));
+        assert_eq!(all(&path), [b"old"]);
+
+        let file = directory.path().join("over");
+        pipe(&file);
+        at_once("writing over", move || write_over(&file, b"new")).expect_err("it is no file");
+
+        pipe(&directory.path().join(LOCK));
+        let locked = directory.path().to_path_buf();
+        let refused = at_once("locking", move || lock_dir(&locked)).expect_err("it is no file");
+        assert!(matches!(refused, LockError::Unusable { .. }), "{refused}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Two generations of one file, replaced in steps between which a crash costs nothing.
 //!
 //! Promises (I24): whoever reads finds, whatever byte a crash cut the writing at, the content before or the new one. A
-//! newest generation that was found damaged is never kept over a good one before it. One process at a time writes.
+//! newest generation that was found damaged is never kept over a good one before it. One process at a time writes. Only
+//! regular files are opened: a pipe or a device under one of the names is an error, and no wait.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
 /// Where the generations of one file are.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Generations {
 
     /// What is there, newest first.
     pub(super) fn read(&self) -> impl Iterator<Item = (PathBuf, io::Result<Vec<u8>>)> + use<> {
-        [self.newest(), self.before()].into_iter().filter_map(|path| match fs::read(&path) {
+        [self.newest(), self.before()].into_iter().filter_map(|path| match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some((path, read)),
         })
@@ -44,7 +45,7 @@ impl Generations {
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         fs::create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("{}.lock", self.name));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let file = open(&path, OpenOptions::new().create(true).truncate(false).write(true))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
@@ -64,10 +65,9 @@ impl Generations {
         };
         match step {
             Step::Write => {
-                let written = File::create(self.temporary()).and_then(|mut file| {
-                    file.write_all(bytes)?;
-                    file.sync_all()
-                });
+                let mut file = open(&self.temporary(), OpenOptions::new().create(true).write(true))?;
+                let written =
+                    file.set_len(0).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
                 if written.is_err() {
                     // A full disk is not filled further by what is of no use.
                     let _ = fs::remove_file(self.temporary());
@@ -79,6 +79,31 @@ impl Generations {
             Step::Install => fs::rename(self.temporary(), self.newest()),
             Step::Settle => File::open(&self.directory)?.sync_all(),
         }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a regular file. Whoever opens a pipe waits for its other end, for ever if need be; so nothing is waited for, and
+/// what was opened is looked at before anything is done with it.
+fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
+    let other = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+    #[cfg(unix)]
+    let how = {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+    };
+    match how.open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(other()),
+        // A pipe whose other end nobody holds, or a socket.
+        #[cfg(unix)]
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Err(other()),
+        Err(error) => Err(error),
     }
 }
 

@@ -240,3 +240,30 @@ async fn what_came_last_before_the_registry_went_away_is_saved_at_once() {
     }
     assert_eq!(found(directory.path()), Some(2));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_under_any_of_the_names_is_waited_for_by_nobody_and_costs_no_other_copy() {
+    let directory = fresh();
+    let place = directory.path().to_path_buf();
+    let mut writes = writer(&place);
+    writes.write(&region("us"), &saved("us", 1, 0));
+    writes.write(&region("us"), &saved("us", 2, 0));
+    drop(writes);
+    std::fs::remove_file(place.join("us.state")).unwrap();
+    for name in ["us.state", "us.state.tmp", "us.state.lock"] {
+        let _ = std::fs::remove_file(place.join(name));
+        assert!(std::process::Command::new("mkfifo").arg(place.join(name)).status().unwrap().success());
+    }
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut writer = writer(&place);
+        let read = writer.read(&region("us")).map(|saved| saved.snapshot.state().count());
+        writer.write(&region("us"), &saved("us", 3, 0));
+        std::fs::remove_file(place.join("us.state.lock")).unwrap();
+        writer.write(&region("us"), &saved("us", 3, 0));
+        done.send((read, writer.is_failing))
+    });
+    let ended = result.recv_timeout(Duration::from_secs(20));
+    assert_eq!(ended, Ok((Some(1), true)), "the copy before it is read, and nothing waits for a pipe");
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use etcd_client::{Compare as Condition, CompareOp, Error, GetOptions, PutOptions, Txn, TxnOp};
 use rollcall_model::Revision;
+use rollcall_runtime::files;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -54,7 +55,7 @@ pub(super) async fn campaign(
         .await?
         .id();
     if let Some(file) = memory
-        && let Err(error) = tokio::fs::write(file, lease.to_string()).await
+        && let Err(error) = remember(file, lease).await
     {
         // Without it a restart waits until the lease lapses, and no longer.
         tracing::warn!(%error, file = %file.display(), "office not remembered");
@@ -206,7 +207,14 @@ async fn give_back(members: &Members, lease: i64) -> Result<(), StoreError> {
 
 /// The lease of a process that had this file before. It is gone, or this one would not have its directory.
 fn remembered(file: &Path) -> Option<i64> {
-    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    std::str::from_utf8(&files::read(file).ok()?).ok()?.trim().parse().ok()
+}
+
+/// Writes a lease down for a process that has this file later.
+async fn remember(file: &Path, lease: i64) -> std::io::Result<()> {
+    let file = file.to_owned();
+    let write = move || files::write_over(&file, lease.to_string().as_bytes());
+    tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
 }
 
 /// Renews until it no longer holds, and says why.
