@@ -1,7 +1,7 @@
 //! Whether the store answers this process, as its own calls find it, and can be used: what readiness says, refusals say,
 //! and the figure.
 //!
-//! Promises to tell it with the first call that fails, or that waits for an answer for longer than [`PATIENCE`], and to
+//! Promises to tell it with the first call that fails, or that waits for an answer for longer than a second, and to
 //! take it back with the first that does not; whether reads fail or writes alone. Never here: a call of its own to find
 //! out. The keeper's beat asks once a second, the other processes look at the office and hear that beat. Nor a line in
 //! the log: the replica and the keeper say what it means for them.
