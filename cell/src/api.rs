@@ -7,6 +7,7 @@ mod figures;
 mod grpc;
 mod http;
 mod reading;
+mod unread;
 mod watching;
 
 pub(crate) use watching::{Downloads, Encodings};
@@ -30,6 +31,7 @@ use crate::store::space::Space;
 
 pub use figures::Figures;
 pub use http::{Lists, Turns};
+pub use unread::Unread;
 
 /// What both faces are made of.
 #[derive(Clone)]
@@ -58,6 +60,8 @@ pub struct Api {
     pub commit: &'static str,
     /// Lists that were asked for before.
     pub lists: Lists,
+    /// Answers that wait for their callers.
+    pub unread: Unread,
     /// Whose turn it is in a round.
     pub turns: Turns,
     /// Renders the figures.

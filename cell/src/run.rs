@@ -201,6 +201,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         commit,
         metrics: Arc::new(move || metrics.render()),
         lists: api::Lists::default(),
+        unread: api::Unread::default(),
         turns: api::Turns::default(),
         stopping: cancel.clone(),
     };

@@ -34,6 +34,7 @@ mod api {
     mod sharing;
     mod tap;
     mod told;
+    mod unread;
     mod updating;
     mod watching;
     mod wire;

@@ -55,6 +55,15 @@ pub const PAGE_DEFAULT: usize = 100;
 /// Largest page of a list.
 pub const PAGE_MAX: usize = 1_000;
 
+/// Most bytes of agents in one answer to a reader; a page ends earlier then, at one agent at least. A thousand agents of
+/// 2 KiB fit, and what one answer costs is bounded: some 20 ms of writing, and this much memory until it is taken.
+pub const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most bytes of large answers that wait in one process for their callers: 32 of the largest, and enough to fill any
+/// network.
+pub const UNREAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// An answer of no more bytes is not counted: with the kernel's own room for what is sent, hardly any of it waits here.
+pub const UNREAD_SMALL_BYTES: usize = 64 * 1024;
+
 /// Largest snapshot page on any wire, in bytes of record: no message is over 1 MiB (museum B43).
 pub const SNAPSHOT_PAGE_BYTES_MAX: usize = 768 * 1024;
 /// Most records of one snapshot page.

@@ -20,6 +20,8 @@ pub mod unread;
 mod writer;
 pub mod written;
 
+/// What every generated message is: it knows how many bytes it takes.
+pub use prost::Message;
 pub use reader::Reader;
 pub use writer::Writer;
 

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::middleware::{from_fn_with_state, map_response};
+use http_body_util::BodyExt as _;
 use rollcall_model::{Code, Invalid, limits};
 use rollcall_proto::refusal::{self, ENDPOINT_TRAILER, EPOCH_TRAILER, status};
 use rollcall_proto::v1::admin_server::AdminServer;
@@ -28,6 +30,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 use crate::api::Api;
 use crate::api::figures::count_grpc;
+use crate::api::unread::Held;
 use crate::random;
 use crate::refusal::Refusal;
 
@@ -82,9 +85,17 @@ pub(super) fn routes(api: Arc<Api>) -> Router {
     routes.layer(map_response(coded)).layer(counted)
 }
 
-/// What the machinery of gRPC refuses by itself has a code of ours, too.
-async fn coded(answer: axum::response::Response) -> axum::response::Response {
-    refusal::completed(answer).map(axum::body::Body::new)
+/// What the machinery of gRPC refuses by itself has a code of ours, too; and what is large weighs until it is sent.
+async fn coded(mut answer: axum::response::Response) -> axum::response::Response {
+    let held = answer.extensions_mut().remove::<Arc<Held>>();
+    let answer = refusal::completed(answer);
+    match held {
+        None => answer.map(Body::new),
+        Some(held) => answer.map(|body| {
+            let over = move |bytes| Arc::clone(&held).over(bytes);
+            Body::new(body.map_frame(move |frame| frame.map_data(&over)))
+        }),
+    }
 }
 
 /// What HTTP lists as `errors` stands in the sentence.

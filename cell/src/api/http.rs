@@ -12,6 +12,7 @@ mod process;
 mod registrations;
 mod report;
 mod resolve;
+mod row;
 mod subject;
 mod watch;
 

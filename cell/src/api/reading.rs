@@ -11,14 +11,6 @@ use rollcall_model::{
 
 use crate::refusal::Refusal;
 
-/// One page of a list.
-pub(super) struct Listing {
-    /// Registrations in order of region (the own one first) and id, each with its region.
-    pub agents: Vec<(Region, Arc<Registration>)>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<Place>,
-}
-
 /// A place in a list: the last entry shown, and of which question. Entries that come or go elsewhere do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -103,28 +95,6 @@ pub(super) fn walk<'a>(
     let after = move |at| from.filter(|_| at == first).map(|place| place.id.as_str());
     let states = views.iter().enumerate().skip(first).filter_map(|(at, view)| Some((at, view.state()?)));
     Ok(states.flat_map(move |(at, state)| state.select(query, after(at)).map(move |one| (at, one))))
-}
-
-/// Cuts a page out of the views.
-///
-/// # Errors
-/// A place in the list of another question.
-pub(super) fn list(
-    views: &[Arc<View>],
-    query: &Query,
-    limit: usize,
-    from: Option<&Place>,
-) -> Result<Listing, Refusal> {
-    let mut walk = walk(views, query, from)?;
-    let region = |at: usize| views.get(at).map(|view| view.region().clone());
-    let agents: Vec<(Region, Arc<Registration>)> = walk
-        .by_ref()
-        .take(limit)
-        .filter_map(|(at, registration)| Some((region(at)?, Arc::clone(registration))))
-        .collect();
-    let last = agents.last().filter(|_| walk.next().is_some());
-    let next = last.map(|(region, last)| Place::behind(last, region, views, query));
-    Ok(Listing { agents, next })
 }
 
 /// Finds one registration: the first view that has it.

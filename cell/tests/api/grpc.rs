@@ -20,7 +20,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use super::cell::{Cell, DEADLINE, plain};
 use super::moody::{Mood, Moody};
 
-async fn channel(url: &str) -> Channel {
+pub(super) async fn channel(url: &str) -> Channel {
     Channel::from_shared(url.to_owned()).unwrap().connect().await.unwrap()
 }
 

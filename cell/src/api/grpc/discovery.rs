@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream;
 use rollcall_model::{Code, InstanceId, Query, View, limits};
+use rollcall_proto::Message;
 use rollcall_proto::convert::{self, RegionStatus};
 use rollcall_proto::v1::discovery_server::Discovery;
 use rollcall_proto::v1::{self, GetRequest, GetResponse, ListRequest, ListResponse};
@@ -14,8 +15,12 @@ use tonic::{Request, Response, Status};
 use crate::api::Api;
 use crate::api::grpc::{invalid, known, refused};
 use crate::api::reading::{self, Place};
+use crate::api::unread::Unread;
 use crate::refusal::Refusal;
 use crate::regions::Which;
+
+/// A response is there as a message and as what is written of it.
+const WEIGHT: usize = 2;
 
 /// The service.
 pub(super) struct Door {
@@ -25,11 +30,12 @@ pub(super) struct Door {
 #[tonic::async_trait]
 impl Discovery for Door {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        self.listed(request.into_inner()).map(Response::new).map_err(|refusal| refused(&refusal))
+        self.listed(request.into_inner()).map_err(|refusal| refused(&refusal))
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        self.got(&request.into_inner()).map(Response::new).map_err(|refusal| refused(&refusal))
+        let got = self.got(&request.into_inner());
+        got.and_then(|got| self.weighed(got)).map_err(|refusal| refused(&refusal))
     }
 
     async fn regions(&self, _: Request<RegionsRequest>) -> Result<Response<RegionsResponse>, Status> {
@@ -41,7 +47,8 @@ impl Discovery for Door {
         &self,
         request: Request<RemovalsRequest>,
     ) -> Result<Response<RemovalsResponse>, Status> {
-        self.gone(&request.into_inner()).map(Response::new).map_err(|refusal| refused(&refusal))
+        let gone = self.gone(&request.into_inner());
+        gone.and_then(|gone| self.weighed(gone)).map_err(|refusal| refused(&refusal))
     }
 
     type WatchStream = stream::Pending<Result<WatchResponse, Status>>;
@@ -53,7 +60,7 @@ impl Discovery for Door {
 }
 
 impl Door {
-    fn listed(&self, wire: ListRequest) -> Result<ListResponse, Refusal> {
+    fn listed(&self, wire: ListRequest) -> Result<Response<ListResponse>, Refusal> {
         let which = which(&wire.region)?;
         let limit = limit(wire.limit)?;
         let place = match wire.page_token.as_str() {
@@ -65,15 +72,48 @@ impl Door {
         };
         let query = query(wire.query)?;
         let views = self.api.regions.now(&which)?;
-        let listing = reading::list(&views, &query, limit, place.as_ref())?;
-        let agent = |(region, found): &(rollcall_model::Region, Arc<rollcall_model::Registration>)| {
-            v1::Agent { region: region.as_str().to_owned(), registration: Some(convert::registration(found)) }
+        let mut walk = reading::walk(&views, &query, place.as_ref())?;
+        let (mut agents, mut bytes, mut held, mut last) = (Vec::new(), 0, None, None);
+        let has_more = loop {
+            let Some((at, found)) = walk.next() else { break false };
+            let Some(region) = views.get(at).map(|view| view.region()).filter(|_| agents.len() < limit)
+            else {
+                break true;
+            };
+            let agent = v1::Agent {
+                region: region.as_str().to_owned(),
+                registration: Some(convert::registration(found)),
+            };
+            bytes += agent.encoded_len();
+            if bytes > limits::PAGE_BYTES_MAX && !agents.is_empty() {
+                break true;
+            }
+            if held.is_none() && !Unread::passes(bytes) {
+                held = Some(self.api.unread.take(WEIGHT * limits::PAGE_BYTES_MAX)?);
+            }
+            agents.push(agent);
+            last = Some((region, found));
         };
-        Ok(ListResponse {
-            agents: listing.agents.iter().map(agent).collect(),
-            regions: self.standing(&views),
-            next_page_token: listing.next.as_ref().map(Place::token),
-        })
+        let next =
+            last.filter(|_| has_more).map(|(region, last)| Place::behind(last, region, &views, &query));
+        let next_page_token = next.as_ref().map(Place::token);
+        let mut response =
+            Response::new(ListResponse { agents, regions: self.standing(&views), next_page_token });
+        if let Some(mut held) = held {
+            held.shrink(WEIGHT * response.get_ref().encoded_len());
+            response.extensions_mut().insert(Arc::new(held));
+        }
+        Ok(response)
+    }
+
+    /// A response that weighs until it is taken, if it is large.
+    fn weighed<T: Message>(&self, answer: T) -> Result<Response<T>, Refusal> {
+        let bytes = answer.encoded_len();
+        let mut response = Response::new(answer);
+        if !Unread::passes(bytes) {
+            response.extensions_mut().insert(Arc::new(self.api.unread.take(WEIGHT * bytes)?));
+        }
+        Ok(response)
     }
 
     fn got(&self, wire: &GetRequest) -> Result<GetResponse, Refusal> {

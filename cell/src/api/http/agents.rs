@@ -14,8 +14,8 @@ use crate::api::reading;
 use crate::regions::Which;
 
 pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
-    let from = Source { regions: &api.regions, keeper: &api.registrar.keeper };
-    let body = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now())?;
+    let from = Source { regions: &api.regions, keeper: &api.registrar.keeper, unread: &api.unread };
+    let body = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now()).await?;
     Ok(json::written(StatusCode::OK, Body::new(body)))
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn get(
     parameters.close()?;
     let (region, found) = reading::find(&api.regions.now(&which)?, &id)?;
     let shown = Shown { api: &api, internal };
-    json::answer(StatusCode::OK, &shown.agent(&region, &found))
+    json::read(&api.unread, &shown.agent(&region, &found))
 }
 
 #[derive(Serialize)]
@@ -56,5 +56,5 @@ pub(super) async fn removals(State(api): State<Shared>, mut parameters: Paramete
     let gone = reading::removals(&api.regions.now(&Which::All)?, id.as_ref(), limit);
     let removals =
         gone.iter().map(|gone| json::removal(&gone.region, &gone.removal, gone.position.as_ref())).collect();
-    json::answer(StatusCode::OK, &Removals { removals })
+    json::read(&api.unread, &Removals { removals })
 }

@@ -55,7 +55,8 @@ pub(super) async fn card(
         return Ok((StatusCode::NOT_MODIFIED, cached).into_response());
     }
     let kind = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    Ok((cached, kind, chosen.json().to_owned()).into_response())
+    let card = api.unread.weigh(chosen.json().to_owned().into())?;
+    Ok((cached, kind, card).into_response())
 }
 
 /// The card to show: of the first region that has a usable instance; failing that, of the first that has any.

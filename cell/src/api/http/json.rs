@@ -19,6 +19,7 @@ use serde::{Serialize, Serializer};
 
 use crate::api::Api;
 use crate::api::http::Answer;
+use crate::api::unread::Unread;
 use crate::refusal::Refusal;
 
 /// Room for an answer to begin with: one of a few agents fits, and need not grow again and again.
@@ -29,6 +30,14 @@ pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
     let mut bytes = Vec::with_capacity(ROOM);
     write(&mut bytes, body)?;
     Ok(written(status, bytes.into()))
+}
+
+/// An answer to a reader, which waits in memory until it is taken: refused when too much of that does already. Not for
+/// what was done already when it is answered.
+pub(super) fn read(unread: &Unread, body: &impl Serialize) -> Answer {
+    let mut bytes = Vec::with_capacity(ROOM);
+    write(&mut bytes, body)?;
+    Ok(written(StatusCode::OK, unread.weigh(bytes.into())?.into()))
 }
 
 /// Writes a value behind what is written already.

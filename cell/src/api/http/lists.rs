@@ -21,6 +21,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rollcall_model::{Instant, Registration, View};
 
+use crate::api::unread::Unread;
 use crate::keeper::{Calm, KeeperHandle};
 use crate::refusal::Refusal;
 use crate::regions::Regions;
@@ -57,6 +58,8 @@ pub(super) struct Source<'a> {
     pub regions: &'a Regions,
     /// Who knows the leases of the own region.
     pub keeper: &'a KeeperHandle,
+    /// Where answers weigh until they are taken.
+    pub unread: &'a Unread,
 }
 
 /// An answer as far as it may be given again.
@@ -89,8 +92,14 @@ impl Lists {
     /// Answers a question.
     ///
     /// # Errors
-    /// The text is no question, or asks for a region that is not served here.
-    pub(super) fn answer(&self, text: &str, from: Source<'_>, now: Instant) -> Result<Written, Refusal> {
+    /// The text is no question, asks for a region that is not served here, or the answer is large and too much waits to be
+    /// taken already.
+    pub(super) async fn answer(
+        &self,
+        text: &str,
+        from: Source<'_>,
+        now: Instant,
+    ) -> Result<Written, Refusal> {
         let kept = self.kept.get(text);
         let asked = match &kept {
             Some(kept) => Arc::clone(&kept.asked),
@@ -100,16 +109,18 @@ impl Lists {
         let page = match kept {
             Some(kept) if kept.page.is_of(&asked, &views)? => {
                 if kept.calm.is_some_and(|calm| from.keeper.lasts(calm, now)) {
-                    return kept.page.answer(&self.standings, from.regions.own(), &views, now);
+                    return kept.page.answer(&self.standings, from, &views, now);
                 }
                 Some(Arc::clone(&kept.page))
             }
             Some(_) | None => None,
         };
-        let kept = asked.write(page, &views, from, now)?;
-        let answer = kept.page.answer(&self.standings, from.regions.own(), &views, now);
+        // In a box: most are answered before it, and need no room for what comes here.
+        let (kept, _held) = Box::pin(asked.write(page, &views, from, now)).await?;
+        let answer = kept.page.answer(&self.standings, from, &views, now);
         let kept = (Box::from(text), Arc::new(kept));
-        if Weight.weight(&kept.0, &kept.1) <= ANSWER_BYTES_MAX {
+        // A page that had no room for the next one is another page when that one becomes smaller.
+        if !kept.1.page.is_full && Weight.weight(&kept.0, &kept.1) <= ANSWER_BYTES_MAX {
             self.kept.insert(kept.0, kept.1);
         }
         answer

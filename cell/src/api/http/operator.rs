@@ -43,7 +43,7 @@ pub(super) async fn guard(State(api): State<Shared>, parameters: Parameters) -> 
         cohorts: status.cohorts.iter().map(cohort_json).collect(),
         held: status.held.iter().map(InstanceId::as_str).collect(),
     };
-    json::answer(StatusCode::OK, &shown)
+    json::read(&api.unread, &shown)
 }
 
 fn cohort_json(facts: &CohortFacts) -> CohortJson {

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::api::http::json::{self, Agent, RegionJson};
 use crate::api::http::parameters::Parameters;
+use crate::api::http::row::Row;
 use crate::api::http::{Answer, Shared};
 use crate::random;
 use crate::refusal::Refusal;
@@ -46,9 +47,9 @@ impl Turns {
     }
 }
 
+/// What stands behind the candidates.
 #[derive(Serialize)]
-struct Resolution<'a> {
-    candidates: Vec<Candidate<'a>>,
+struct Rest<'a> {
     regions: Vec<RegionJson<'a>>,
     outcome: &'static str,
 }
@@ -84,19 +85,27 @@ pub(super) async fn answer(State(api): State<Shared>, mut parameters: Parameters
     };
     route.order(&mut candidates, caller, &mut random::chance);
     candidates.truncate(limit);
-    let resolution = Resolution {
-        candidates: candidates
-            .iter()
-            .map(|candidate| Candidate {
-                agent: json::told(candidate.region, candidate.registration, internal),
-                age_ms: json::millis(candidate.age),
-                freshness: Freshness::of(Some(candidate.age)).as_str(),
-            })
-            .collect(),
-        regions: views.iter().map(|view| json::region(api.regions.own(), view, now)).collect(),
-        outcome: outcome.as_str(),
-    };
-    json::answer(StatusCode::OK, &resolution)
+    let mut row = Row::behind(b"{\"candidates\":[", &api.unread);
+    for candidate in &candidates {
+        let shown = Candidate {
+            agent: json::told(candidate.region, candidate.registration, internal),
+            age_ms: json::millis(candidate.age),
+            freshness: Freshness::of(Some(candidate.age)).as_str(),
+        };
+        // They are in order: those that have no room are the last ones, as they are beyond the limit.
+        if !row.add(&shown).await? {
+            break;
+        }
+    }
+    let regions = views.iter().map(|view| json::region(api.regions.own(), view, now)).collect();
+    let mut rest = Vec::new();
+    json::write(&mut rest, &Rest { regions, outcome: outcome.as_str() })?;
+    // One object of both: what opens the rest closes the row.
+    if let Some(first) = rest.first_mut() {
+        *first = b',';
+    }
+    rest.insert(0, b']');
+    Ok(json::written(StatusCode::OK, row.close(&rest).into()))
 }
 
 /// Refuses regions that this cell does not serve: a name with a typing error must not read like a region that is away.

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use rollcall_model::{Instant, Region, Registration, View};
+use rollcall_model::{Instant, Registration, View};
 
+use crate::api::http::lists::Source;
 use crate::api::http::lists::asked::Asked;
 use crate::api::http::lists::body::Written;
 use crate::api::http::lists::standings::Standings;
 use crate::api::reading;
+use crate::api::unread::{Held, Unread};
 use crate::refusal::Refusal;
 
 /// Room for what is written into every answer about a region.
@@ -24,10 +26,14 @@ pub(super) struct Page {
     pub(super) written_from: Box<[Weak<Registration>]>,
     /// Whether there are more behind them.
     pub(super) has_more: bool,
+    /// Whether the next one had no room.
+    pub(super) is_full: bool,
     /// Those of the own region, in order.
     pub(super) overdue: Vec<bool>,
     /// `{"agents":[…],"regions":`
     pub(super) agents: Bytes,
+    /// The room of these bytes, as long as a caller has yet to take them: those who do at the same time share it.
+    pub(super) held: Mutex<Weak<Held>>,
     /// `,"next_page_token":…}`
     pub(super) next: Box<[u8]>,
     /// The views in which it was last seen to be right, held weakly like its registrations.
@@ -65,7 +71,7 @@ impl Page {
     pub(super) fn answer(
         &self,
         standings: &Standings,
-        own: &Region,
+        from: Source<'_>,
         views: &[Arc<View>],
         now: Instant,
     ) -> Result<Written, Refusal> {
@@ -73,8 +79,23 @@ impl Page {
         let copied = if is_copied { &*self.agents } else { &[] };
         let mut rest = Vec::with_capacity(copied.len() + self.next.len() + REGION_BYTES * views.len());
         rest.extend_from_slice(copied);
-        standings.write(&mut rest, own, views, now)?;
+        standings.write(&mut rest, from.regions.own(), views, now)?;
         rest.extend_from_slice(&self.next);
-        Ok(Written::new(if is_copied { Bytes::new() } else { self.agents.clone() }, rest))
+        Ok(Written::new(if is_copied { Bytes::new() } else { self.handed_out(from.unread)? }, rest))
+    }
+
+    /// Its bytes for one caller more.
+    fn handed_out(&self, unread: &Unread) -> Result<Bytes, Refusal> {
+        let agents = self.agents.clone();
+        if Unread::passes(agents.len()) {
+            return Ok(agents);
+        }
+        let mut shared = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = match shared.upgrade() {
+            Some(held) => held,
+            None => Arc::new(unread.take(agents.len())?),
+        };
+        *shared = Arc::downgrade(&held);
+        Ok(held.over(agents))
     }
 }

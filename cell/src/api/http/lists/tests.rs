@@ -9,7 +9,8 @@ use rollcall_model::testing::{
     Chance, Origin, any_declared, any_owned, ids, position, region, registered, registration,
 };
 use rollcall_model::{
-    Bookmark, Clock, Epoch, GuardLimits, Holder, Outcome, Region, Revision, Snapshot, State, Timestamp, View,
+    Bookmark, Clock, Code, Epoch, GuardLimits, Holder, Outcome, Region, Revision, Snapshot, State, Timestamp,
+    View, limits,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,7 @@ struct Cell {
     time: Arc<Mutex<Duration>>,
     steps: u64,
     lists: Lists,
+    unread: Unread,
     /// Pages that somebody was told of.
     pages: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl Cell {
             time,
             steps: 1,
             lists: Lists::default(),
+            unread: Unread::default(),
             pages: Vec::new(),
         }
     }
@@ -157,15 +160,21 @@ impl Cell {
     }
 
     fn answer(&self, lists: &Lists, question: &str) -> String {
-        let from = Source { regions: &self.regions, keeper: &self.keeper };
+        let from = Source { regions: &self.regions, keeper: &self.keeper, unread: &self.unread };
         let now = Instant(*self.time.lock().unwrap());
-        let pieces = pieces(lists.answer(question, from, now).unwrap());
+        let pieces = pieces(at_once(lists.answer(question, from, now)).unwrap());
         String::from_utf8(pieces.concat()).unwrap()
     }
 
     fn kept(&self, question: &str) -> Option<Arc<Page>> {
         self.lists.kept.get(question).map(|kept| Arc::clone(&kept.page))
     }
+}
+
+/// What comes of it when nothing is waited for but its own next breath.
+fn at_once<T>(asked: impl Future<Output = T>) -> T {
+    let mut asked = Box::pin(asked);
+    (0..1_000).find_map(|_| asked.as_mut().now_or_never()).expect("it ends")
 }
 
 /// An answer as it goes out, whose length is told before.
@@ -228,8 +237,10 @@ fn a_large_list_goes_out_as_it_is_kept_and_a_small_one_in_one_piece() {
     }
     cell.others = state;
     cell.other_changes();
-    let from = Source { regions: &cell.regions, keeper: &cell.keeper };
-    let ask = |question| pieces(cell.lists.answer(question, from, Instant(Duration::from_secs(2))).unwrap());
+    let from = Source { regions: &cell.regions, keeper: &cell.keeper, unread: &cell.unread };
+    let ask = |question| {
+        pieces(at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2)))).unwrap())
+    };
     let (one, other) = (ask("region=us&namespace=a"), ask("region=us&namespace=a"));
     assert_eq!(one.len(), 2);
     assert!(std::ptr::eq(&*one[0], &*other[0]), "one copy for all who ask");
@@ -237,6 +248,69 @@ fn a_large_list_goes_out_as_it_is_kept_and_a_small_one_in_one_piece() {
     assert_eq!(answer["agents"].as_array().unwrap().len(), 100);
     assert_eq!(answer["regions"][0]["region"], "us");
     assert_eq!(ask("region=us&namespace=a&limit=2").len(), 1);
+}
+
+#[test]
+fn a_list_that_many_take_at_once_weighs_once() {
+    let mut cell = Cell::new(5);
+    for n in 0..400 {
+        cell.others.put(Arc::new(registration(
+            &format!("{}/b/{n:03}", if n % 2 == 0 { "a" } else { "c" }),
+            1,
+            n + 1,
+        )));
+    }
+    cell.other_changes();
+    let from = Source { regions: &cell.regions, keeper: &cell.keeper, unread: &cell.unread };
+    let ask =
+        |question| at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2)))).map(pieces);
+    // So much room that one is written, and then another one is not.
+    let _rest = cell.unread.take(limits::UNREAD_BYTES_MAX - limits::PAGE_BYTES_MAX - 4_096).unwrap();
+    let taken: Vec<_> = (0..100).map(|_| ask("region=us&namespace=a&limit=1000").unwrap()).collect();
+    assert!(!Unread::passes(taken[0].concat().len()));
+    let other = "region=us&namespace=c&limit=1000";
+    assert_eq!(ask(other).map(|_| ()).unwrap_err().code, Code::Overloaded);
+    assert!(ask("region=us&namespace=c&limit=5").is_ok(), "a small one always passes");
+    drop(taken);
+    assert!(ask(other).is_ok());
+}
+
+#[test]
+fn a_page_ends_before_who_has_no_room_and_not_a_moment_longer() {
+    let mut cell = Cell::new(5);
+    let sized = |id: &str, bytes: usize, revision: u64| {
+        let mut one = registration(id, 1, revision);
+        one.owned.metadata = [("k".to_owned(), "v".repeat(bytes))]
+            .into_iter()
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .into();
+        Arc::new(one)
+    };
+    cell.others.put(sized("a/b/1", 900_000, 1));
+    cell.others.put(sized("a/b/2", 1_500_000, 2));
+    cell.others.put(sized("a/b/3", 9, 3));
+    cell.other_changes();
+    let ids = |cell: &Cell, question: &str| {
+        let answer: serde_json::Value = serde_json::from_str(&cell.answer(&cell.lists, question)).unwrap();
+        let of = |agent: &serde_json::Value| agent["id"].as_str().unwrap().to_owned();
+        let ids: Vec<_> = answer["agents"].as_array().unwrap().iter().map(of).collect();
+        (ids, answer["next_page_token"].as_str().map(str::to_owned))
+    };
+    let question = "region=us&namespace=a&name=b";
+    let (first, token) = ids(&cell, question);
+    assert_eq!(first, ["a/b/1"]);
+    let (second, end) = ids(&cell, &format!("{question}&page_token={}", token.unwrap()));
+    assert_eq!((second, end), (vec!["a/b/2".to_owned(), "a/b/3".to_owned()], None));
+    cell.others.put(sized("a/b/2", 9, 4));
+    cell.other_changes();
+    assert_eq!(
+        ids(&cell, question),
+        (vec!["a/b/1".to_owned(), "a/b/2".to_owned(), "a/b/3".to_owned()], None)
+    );
+    // One alone is shown, however large.
+    cell.others.put(sized("a/b/1", 3_000_000, 5));
+    cell.other_changes();
+    assert_eq!(ids(&cell, question).0, ["a/b/1"]);
 }
 
 #[test]
