@@ -5,31 +5,44 @@
 
 mod pauses;
 
-use rollcall_model::{BreakerLimits, Clock, Event, Follower, Next, View};
+use std::sync::Arc;
+
+use rollcall_model::{BreakerLimits, Clock, Event, Follower, Instant, Next, View};
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::Copies;
 use crate::error::CallError;
+use crate::local_snapshot::Failure;
 use crate::transport::{SharedReader, Watches, Watching};
 
 use pauses::{LASTING, Pauses};
 
 /// One region being followed.
 pub(crate) struct Following<P> {
-    watches: std::sync::Arc<Watches>,
+    watches: Arc<Watches>,
     reader: SharedReader,
     view: View,
     /// None when nothing is kept on disk.
     copies: Option<Copies>,
     clock: Clock,
-    /// Takes each new state.
+    /// Takes what there is to know.
     publish: P,
+    /// Since when nothing was heard.
+    failing_since: Option<Instant>,
     published: bool,
     /// The state was just installed and does not know its age; the bookmark behind it does.
     unheard: bool,
     /// The present watch has delivered something.
     delivered: bool,
     pauses: Pauses,
+}
+
+/// What there is to know of a region.
+pub(crate) enum News<'a> {
+    /// A new state.
+    State(&'a View),
+    /// Why it is not followed now, or that it may be again.
+    Failure(Option<Failure>),
 }
 
 /// How a watch ended.
@@ -40,10 +53,10 @@ enum End {
     Restart(&'static str),
 }
 
-impl<P: FnMut(&View) + Send> Following<P> {
+impl<P: FnMut(News<'_>) + Send> Following<P> {
     /// Goes on from a view, which may have been loaded from disk.
     pub(crate) fn new(
-        watches: std::sync::Arc<Watches>,
+        watches: Arc<Watches>,
         view: View,
         copies: Option<Copies>,
         breaker: Option<BreakerLimits>,
@@ -58,6 +71,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
             copies,
             clock,
             publish,
+            failing_since: None,
             published,
             unheard: false,
             delivered: false,
@@ -82,8 +96,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
             let now = self.clock.now();
             let lasted = now.since(opened);
             quiet &= lasted < LASTING;
-            let region = self.view.region();
-            match end {
+            let told = match end {
                 End::Broken(error) => {
                     restarted = None;
                     if let Some(copies) = &mut self.copies
@@ -93,17 +106,22 @@ impl<P: FnMut(&View) + Send> Following<P> {
                     }
                     let error =
                         error.map_or_else(|| "the cell ended it".to_owned(), |error| error.to_string());
+                    let region = self.view.region();
                     if quiet {
                         tracing::debug!(%region, error, "watch broke");
                     } else {
                         tracing::warn!(%region, error, "watch broke");
                     }
+                    error
                 }
                 End::Restart(reason) => {
                     restarted = Some(reason);
+                    let region = self.view.region();
                     tracing::warn!(%region, reason, "view does not fit its feed, resyncing");
+                    format!("the state does not fit its feed ({reason}), a new one is fetched")
                 }
-            }
+            };
+            self.fails(told.into(), now);
             // Once in a row is enough: the age tells the rest.
             quiet = true;
             let pause = self.pauses.after(lasted, self.delivered, now, rand::random());
@@ -118,6 +136,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
             Ok(watching) => watching,
             Err(error) => return End::Broken(Some(error)),
         };
+        self.is_answered();
         let end = self.take_events(&mut watching, restarted).await;
         self.watches.broke(&watching);
         end
@@ -136,9 +155,24 @@ impl<P: FnMut(&View) + Send> Following<P> {
                 Err(error) => return End::Broken(Some(error)),
             };
             self.delivered = true;
+            self.failing_since = None;
             if let Next::Restart(reason) = self.take(&mut follower, event) {
                 return End::Restart(reason);
             }
+        }
+    }
+
+    /// A try failed. As long as none of those after it hears anything, they are one failure.
+    fn fails(&mut self, why: Arc<str>, now: Instant) {
+        let since = *self.failing_since.get_or_insert(now);
+        (self.publish)(News::Failure(Some(Failure { why, since })));
+    }
+
+    /// Somebody took the watch: what was told counts no longer. Where it breaks before anything is heard, the failure goes
+    /// on.
+    fn is_answered(&mut self) {
+        if self.failing_since.is_some() {
+            (self.publish)(News::Failure(None));
         }
     }
 
@@ -154,7 +188,7 @@ impl<P: FnMut(&View) + Send> Following<P> {
         let is_held = self.unheard && self.published;
         if next == Next::Publish && !is_held {
             self.published = true;
-            (self.publish)(&self.view);
+            (self.publish)(News::State(&self.view));
             if let Some(copies) = &mut self.copies
                 && !self.unheard
             {
@@ -167,12 +201,10 @@ impl<P: FnMut(&View) + Send> Following<P> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
     use std::time::Duration;
 
-    use rollcall_model::{
-        Incarnation, Instant, Position, Query, Region, Revision, Snapshot, State, Timestamp,
-    };
+    use rollcall_model::{Incarnation, Position, Query, Region, Revision, Snapshot, State, Timestamp};
 
     use super::*;
 
@@ -206,7 +238,8 @@ mod tests {
         let published = Arc::new(Mutex::new(Vec::new()));
         let clock = Clock::new(|| Duration::ZERO, || 0);
         let watches = Arc::new(Watches::new(&["http://127.0.0.1:1".to_owned()]).unwrap());
-        let publish = |view: &View| {
+        let publish = |news: News<'_>| {
+            let News::State(view) = news else { return };
             let ordinal = view.position().map(|position| position.incarnation.ordinal());
             published.lock().unwrap().push((ordinal, view.age(Instant::default()).unwrap().as_secs()));
         };

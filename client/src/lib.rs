@@ -5,16 +5,13 @@
 //! use rollcall_client::{Agent, RegistrantOptions, RegistryOptions};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let cells = ["http://127.0.0.1:7400"];
-//! let endpoint = RawEndpoint { url: "http://10.0.0.7:8080/".into(), protocol: None };
-//! let mail = Declaration { id: "ops/mail".into(), endpoints: vec![endpoint], ..Declaration::default() };
-//! let own = Region::parse("us-east").map_err(|finding| finding.to_string())?;
-//! let options = RegistrantOptions::new(cells, mail);
-//! let agent = Agent::start(options, RegistryOptions::new(cells, own)).await?;
-//! let found = agent.registry().resolve(&Query { name: Some("billing".into()), ..Query::default() });
-//! for candidate in found.candidates {
-//!     println!("{} in {}", candidate.registration.declared.id, candidate.region);
-//! }
+//! let (cells, own) = (["http://127.0.0.1:7400"], Region::parse("us-east")?);
+//! let endpoints = vec![RawEndpoint { url: "http://10.0.0.7:8080/".into(), protocol: None }];
+//! let mail = Declaration { id: "ops/mail".into(), endpoints, ..Declaration::default() };
+//! let agent = Agent::start(RegistrantOptions::new(cells, mail), RegistryOptions::new(cells, own)).await?;
+//! let billing = Query { name: Some("billing".into()), ..Query::default() };
+//! let found = agent.registry().resolve(&billing).candidates;
+//! found.iter().for_each(|one| println!("{} in {}", one.registration.declared.id, one.region));
 //! agent.close(std::time::Duration::from_secs(5)).await;
 //! # Ok(())
 //! # }
@@ -46,7 +43,7 @@ mod transport;
 
 pub use cache::CacheProfile;
 pub use error::{CallError, StartError};
-pub use local_snapshot::{LocalSnapshot, RegionStatus};
+pub use local_snapshot::{Failing, LocalSnapshot, RegionStatus};
 pub use memory::MemoryRegistry;
 pub use options::{RegistrantOptions, RegistryOptions};
 pub use pin::Pin;

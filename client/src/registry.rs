@@ -17,7 +17,7 @@ use crate::clock::clock;
 use crate::disk::Copies;
 use crate::ejection::Book;
 use crate::error::StartError;
-use crate::follow::Following;
+use crate::follow::{Following, News};
 use crate::local_snapshot::{LocalSnapshot, RegionStatus};
 use crate::options::{self, RegistryOptions};
 use crate::pin::Pin;
@@ -56,6 +56,16 @@ impl Current {
         }
         self.changed.send_replace(());
     }
+
+    fn take(&self, region: &Region, news: News<'_>, now: Instant) {
+        match news {
+            News::State(view) => self.publish(view, now),
+            News::Failure(failure) => {
+                self.snapshot.rcu(|snapshot| snapshot.with_failure(region, failure.clone()));
+                self.changed.send_replace(());
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -92,8 +102,8 @@ impl Registry {
         let stop = CancellationToken::new();
         for (view, copies) in views.into_iter().zip(copies) {
             let publish = {
-                let (current, clock) = (Arc::clone(&current), clock.clone());
-                move |view: &View| current.publish(view, clock.now())
+                let (current, clock, region) = (Arc::clone(&current), clock.clone(), view.region().clone());
+                move |news: News<'_>| current.take(&region, news, clock.now())
             };
             let (watches, breaker) = (Arc::clone(&watches), options.cache.breaker);
             let following = Following::new(watches, view, copies, breaker, clock.clone(), publish);

@@ -176,6 +176,8 @@ impl std::fmt::Display for Invalid {
     }
 }
 
+impl std::error::Error for Invalid {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

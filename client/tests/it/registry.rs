@@ -1,6 +1,6 @@
 //! What is known stays known, and an answer says what it is worth.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rollcall_client::model::{CapabilityName, Lifecycle, Query};
 use rollcall_client::{
@@ -87,6 +87,41 @@ async fn a_view_that_is_not_loaded_is_not_an_empty_one() {
     cell.put("eu", "ops/mail/1");
     until(&registry, "a change seen", |snapshot| count(snapshot, 1) == 1).await;
     assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["eu:1".into()]));
+}
+
+#[tokio::test]
+async fn a_region_that_is_not_heard_says_why_and_for_how_long_until_it_is() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let address = serving.address;
+    drop(serving);
+    let mut options = options(format!("http://{address}"), &[]);
+    options.first_load = Duration::ZERO;
+    let registry = Registry::connect(options).await.unwrap();
+    let failing = || registry.regions()[0].failing.clone();
+    until(&registry, "nobody is there", |_| failing().is_some()).await;
+    let first = failing().unwrap();
+    assert!(first.why.contains(&address.to_string()) && first.why.contains("refused"), "{first:?}");
+    // Tries that fail in a row are one failure: it began with the first.
+    let began = Instant::now() - first.lasting;
+    let mut tries = 0;
+    until(&registry, "two more tries", |_| {
+        tries += 1;
+        tries > 2
+    })
+    .await;
+    assert!(failing().unwrap().lasting + Duration::from_millis(100) > began.elapsed());
+
+    // A cell that takes the watch and has nothing to say yet is heard.
+    let serving = cell.serve_at(address);
+    until(&registry, "somebody is there", |_| failing().is_none()).await;
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    until(&registry, "the state", |snapshot| count(snapshot, 0) == 1).await;
+    assert_eq!(failing(), None);
+    drop(serving);
+    until(&registry, "it is away", |_| failing().is_some()).await;
+    let again = failing().unwrap();
+    assert!(again.lasting < began.elapsed() && count(&registry.snapshot(), 0) == 1, "{again:?}");
 }
 
 #[tokio::test]
