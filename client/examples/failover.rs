@@ -18,9 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let other = arguments.next().unwrap_or_else(|| "eu-west".into());
     let capability = arguments.next().unwrap_or_else(|| "email:send:v1".into());
     let mut query = Query::default();
-    query.set("capability", &capability).map_err(|finding| finding.to_string())?;
-    let region = |name: &str| Region::parse(name).map_err(|finding| finding.to_string());
-    let options = RegistryOptions::new([url], region(&own)?).with_failover([region(&other)?]);
+    query.set("capability", &capability)?;
+    let options = RegistryOptions::new([url], Region::parse(&own)?).with_failover([Region::parse(&other)?]);
     let registry = Registry::connect(options).await?;
     for _ in 0..ROUNDS {
         // Each time anew: whoever failed often enough is no longer among them, and the other region is when nobody of the

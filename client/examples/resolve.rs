@@ -10,11 +10,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let region = arguments.next().unwrap_or_else(|| "us-east".into());
     let capability = arguments.next().unwrap_or_else(|| "email:send:v1".into());
     let mut query = Query::default();
-    query.set("capability", &capability).map_err(|finding| finding.to_string())?;
-    let region = Region::parse(&region).map_err(|finding| finding.to_string())?;
-    let registry = Registry::connect(RegistryOptions::new([url], region)).await?;
+    query.set("capability", &capability)?;
+    let registry = Registry::connect(RegistryOptions::new([url], Region::parse(&region)?)).await?;
     let resolution = registry.resolve(&query);
     eprintln!("{}", resolution.outcome.as_str());
+    // Whatever was found: what is known may be old, or nothing, because no cell is there to be heard.
+    for status in registry.regions() {
+        if let Some(failing) = status.failing {
+            eprintln!("{} is not heard for {:?}: {}", status.region, failing.lasting, failing.why);
+        }
+    }
     for candidate in resolution.candidates {
         let declared = &candidate.registration.declared;
         eprintln!(
