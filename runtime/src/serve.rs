@@ -14,6 +14,7 @@ mod connection;
 mod gathered;
 mod head;
 mod pulse;
+mod unescaped;
 mod unreadable;
 
 use std::io;
@@ -39,6 +40,7 @@ use crate::meter::{Counter, Gauge, KeyValue, Metrics};
 use connection::Socket;
 pub use head::{BadHead, bad_head, is_last};
 use pulse::{Pulse, Verdict};
+pub use unescaped::Unescaped;
 pub use unreadable::{Unreadable, Words};
 
 /// Most bytes of a request's head: far more than applications take (see [`bad_head`]), so that it is they who refuse one

@@ -303,6 +303,7 @@ fn a_head_that_cannot_be_read_is_answered_in_the_applications_words() {
             ("GET / HTTP/1.1\r\nhost a\r\n\r\n", "Malformed"),
             ("POST /whole HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n", "Malformed"),
             ("\u{16}\u{3}\u{1}\u{2}", "Malformed"),
+            ("GET /?version=>=2 HTTP/1.1\r\nhost: a\r\n\r\n", "Unescaped(Unescaped(['>']))"),
             (&large, "TooLarge"),
             (&format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n"), "TooLarge"),
         ] {
@@ -313,6 +314,23 @@ fn a_head_that_cannot_be_read_is_answered_in_the_applications_words() {
             );
             assert_eq!(answer, expected, "{}", head.get(..40).unwrap_or(head));
         }
+    });
+}
+
+#[test]
+fn the_address_that_is_named_is_that_of_the_head_that_cannot_be_read() {
+    alone(async {
+        let server = start(patient()).await;
+        let mut stream = server.sent("GET /?a=%3E HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        until(&mut stream, "hello").await;
+        // In pieces, behind one that was answered on the same connection.
+        for piece in ["GET /?a=\"b", "\" c HTT", "P/1.1\r\nhost: a\r\n\r\n"] {
+            stream.write_all(piece.as_bytes()).await.unwrap();
+            // The server reads on this thread, too.
+            tokio::task::yield_now().await;
+        }
+        let answer = rest(&mut stream).await;
+        assert!(answer.ends_with("\r\n\r\nUnescaped(Unescaped(['\"', ' ']))"), "{answer}");
     });
 }
 

@@ -141,6 +141,7 @@ pub(super) fn unreadable(why: Unreadable) -> http::Response<Vec<u8>> {
             "the head of the request cannot be read: HTTP/1.1 and HTTP/2 are spoken here, without TLS"
                 .to_owned(),
         ),
+        Unreadable::Unescaped(those) => (Code::InvalidParameter, those.to_string()),
         Unreadable::TooLarge => (Code::TooLarge, too_many_headers()),
     };
     problem::unread(code, &detail)

@@ -61,6 +61,7 @@ pub fn unreadable(why: Unreadable) -> axum::http::Response<Vec<u8>> {
             Code::InvalidParameter,
             "the head of the request cannot be read: HTTP/1.1 and HTTP/2 are spoken here, without TLS",
         ),
+        Unreadable::Unescaped(those) => refused(Code::InvalidParameter, &those.to_string()),
         Unreadable::TooLarge => refused(Code::TooLarge, TOO_MANY_HEADERS),
     }
 }

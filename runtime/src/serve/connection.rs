@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::gathered::Gathered;
-use super::pulse::Pulse;
+use super::pulse::{Came, Pulse};
 use super::unreadable::{self, Unreadable, Words};
 
 /// How long what comes after the last answer is read and thrown away.
@@ -27,6 +27,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 8 * 1024;
 /// What is written in pieces this large is of answers; pings and windows are smaller.
 const ANSWER_BYTES: usize = 256;
+/// So much of a head is remembered until it is answered: its request line, unless that is very long.
+const HEAD_BYTES: usize = 1024;
 
 pub(super) struct Socket {
     stream: Gathered,
@@ -36,6 +38,8 @@ pub(super) struct Socket {
     /// Set once the writing side is closed and the peer may still be sending.
     lingering: Option<Pin<Box<Sleep>>>,
     words: Words,
+    /// The beginning of the head that is being read, or was last.
+    head: Vec<u8>,
     /// The application's answer that goes out in the machine's place, and how much of it has.
     instead: Option<(Vec<u8>, usize)>,
 }
@@ -43,13 +47,29 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, words: Words) -> Self {
         let stream = Gathered::new(stream);
-        Self { stream, has_streams: false, pulse, lingering: None, words, instead: None }
+        Self { stream, has_streams: false, pulse, lingering: None, words, head: Vec::new(), instead: None }
     }
 
     /// Where the machine's own answer begins, if it is one. Bytes of an application may look like it (a registrant chooses
     /// some of them), so only where the machine can have answered is there one.
     fn own_answer(&self, bytes: &[u8]) -> Option<(usize, Unreadable)> {
         unreadable::own_answer(bytes).filter(|_| self.pulse.awaits_head())
+    }
+
+    /// Notes bytes that came. The machine keeps them to itself, so the beginning of a head is remembered for its words.
+    fn came(&mut self, bytes: &[u8]) {
+        match self.pulse.came(bytes) {
+            Came::Streams => {
+                self.has_streams = true;
+                self.head = Vec::new();
+                return;
+            }
+            Came::Other => return,
+            Came::Beginning => self.head.clear(),
+            Came::More => {}
+        }
+        let room = HEAD_BYTES - self.head.len().min(HEAD_BYTES);
+        self.head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// Gathers small answers while there are several that may have something to say.
@@ -90,7 +110,7 @@ impl AsyncRead for Socket {
         if let Some(came) = buffer.filled().get(before..)
             && !came.is_empty()
         {
-            self.has_streams = self.pulse.came(came);
+            self.came(came);
         }
         Poll::Ready(Ok(()))
     }
@@ -108,6 +128,7 @@ impl AsyncWrite for Socket {
                 self.noted(written)
             }
             Some((0, why)) => {
+                let why = why.of_head(&self.head);
                 self.instead = Some((unreadable::written((self.words)(why)), 0));
                 self.poll_instead(cx, bytes.len())
             }

@@ -48,6 +48,19 @@ enum Protocol {
     Http2,
 }
 
+/// What came, as far as its bytes tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// The first of a head, or of a connection.
+    Beginning,
+    /// More of it.
+    More,
+    /// A body, or what is behind it: nobody has to know.
+    Other,
+    /// HTTP/2.
+    Streams,
+}
+
 /// What is to be done about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -81,11 +94,11 @@ impl Pulse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes bytes that came; says whether they are HTTP/2.
-    pub(super) fn came(&self, bytes: &[u8]) -> bool {
+    /// Notes bytes that came; says what they are.
+    pub(super) fn came(&self, bytes: &[u8]) -> Came {
         let mut state = self.state();
-        match state.protocol {
-            Protocol::Http2 => {}
+        let came = match state.protocol {
+            Protocol::Http2 => Came::Streams,
             Protocol::Unknown(before) => {
                 let due = PREFACE.get(before..).unwrap_or_default();
                 let came = bytes.len().min(due.len());
@@ -98,13 +111,16 @@ impl Pulse {
                     }
                     (true, so_far) => Protocol::Unknown(so_far),
                 };
+                if before == 0 { Came::Beginning } else { Came::More }
             }
-            Protocol::Http1 if state.requests == 0 && state.head_since.is_none() => {
+            Protocol::Http1 if state.requests > 0 => Came::Other,
+            Protocol::Http1 if state.head_since.is_some() => Came::More,
+            Protocol::Http1 => {
                 state.head_since = Some(Instant::now());
+                Came::Beginning
             }
-            Protocol::Http1 => {}
-        }
-        state.protocol == Protocol::Http2
+        };
+        if state.protocol == Protocol::Http2 { Came::Streams } else { came }
     }
 
     /// A request begins; it lasts until what this returns is dropped.

@@ -8,11 +8,15 @@
 
 use hyper::Response;
 
+use super::unescaped::Unescaped;
+
 /// Why a request could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// It is no HTTP, or its head contradicts itself.
     Malformed,
+    /// Its address has characters that no URL may have as they are.
+    Unescaped(Unescaped),
     /// Its head is larger than [`HEAD_BYTES_MAX`](super::HEAD_BYTES_MAX), or has more fields than are ever let through.
     TooLarge,
 }
@@ -31,6 +35,16 @@ const ANSWERS: [(&[u8], Unreadable); 3] = [
 ];
 /// As in `Sun, 06 Nov 1994 08:49:37 GMT`, and the end of a head.
 const DATE_BYTES: usize = 29 + 4;
+
+impl Unreadable {
+    /// The same, said more closely where the beginning of the head tells more.
+    pub(super) fn of_head(self, head: &[u8]) -> Self {
+        match self {
+            Self::Malformed => Unescaped::of(head).map_or(Self::Malformed, Self::Unescaped),
+            Self::Unescaped(_) | Self::TooLarge => self,
+        }
+    }
+}
 
 /// Where the machine's own answer begins in what is to be written, if it ends with one.
 pub(super) fn own_answer(bytes: &[u8]) -> Option<(usize, Unreadable)> {
