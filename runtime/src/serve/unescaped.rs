@@ -41,11 +41,12 @@ const fn may_stand(character: char) -> bool {
 
 impl fmt::Display for Unescaped {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("the URL has what no URL may have as it is, it is percent-encoded: ")?;
+        to.write_str("the URL has characters that have to be percent-encoded: ")?;
         for (nth, character) in self.0.iter().enumerate() {
             let (before, verb) = if nth == 0 { ("", " is written") } else { (", ", "") };
             match character {
                 ' ' => write!(to, "{before}a space{verb} ")?,
+                '"' | '\\' => write!(to, "{before}{character}{verb} ")?,
                 character => write!(to, "{before}{}{verb} ", character.escape_debug())?,
             }
             for byte in character.encode_utf8(&mut [0; 4]).bytes() {
@@ -70,7 +71,7 @@ mod tests {
         for (address, expected) in [
             ("/v1/agents?version=>=2.0,<3.0", "> is written %3E, < %3C"),
             ("/v1/agents?name=a b c", "a space is written %20"),
-            ("/v1/agents?name=\"a\"&x=>", "\\\" is written %22, > %3E"),
+            ("/v1/agents?name=\"a\"&x=>", "\" is written %22, > %3E"),
             ("/v1/agents/ä>/b", "ä is written %C3%A4, > %3E"),
             ("/a\u{1b}[2J", "\\u{1b} is written %1B"),
         ] {
