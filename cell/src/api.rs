@@ -5,6 +5,7 @@
 
 mod figures;
 mod grpc;
+mod hint;
 mod http;
 mod reading;
 mod unread;

@@ -51,8 +51,10 @@ fn shown(output: Output, checks: &[Check], is_silent: bool) -> Shown {
         true => Exit::Failed,
         false => Exit::Done,
     };
-    let shown =
-        show(output, Ok(Answer { body, date: None }), |_| Told { table: text(checks), notes: Vec::new() });
+    let shown = show(output, Ok(Answer { body, date: None, hint: None }), |_| Told {
+        table: text(checks),
+        notes: Vec::new(),
+    });
     Shown { exit, ..shown }
 }
 

@@ -8,7 +8,7 @@ mod refusal;
 
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, DATE, IF_MATCH, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderName, IF_MATCH, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use rollcall_model::Epoch;
 
@@ -21,6 +21,9 @@ const CONNECT_MOST: Duration = Duration::from_secs(3);
 const ANSWER_MOST: Duration = Duration::from_secs(15);
 /// Largest answer that is read: a full page of the largest agents. Past it the other side is no cell.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Where a cell puts what it says beside an answer.
+const HINT: HeaderName = HeaderName::from_static("rollcall-hint");
 
 /// What is expected at an address, and how the caller named that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub(crate) struct Answer {
     pub(crate) body: String,
     /// When it was made, by the other side's clock, as its header says.
     pub(crate) date: Option<String>,
+    /// What the other side says beside it, for people.
+    pub(crate) hint: Option<String>,
 }
 
 /// A call that was not.
@@ -164,8 +169,9 @@ impl Cell {
 
     async fn whole(&self, call: &Call) -> Result<Answer, Failure> {
         let response = self.begin(call).await?;
-        let date = response.headers().get(DATE).and_then(|date| Some(date.to_str().ok()?.to_owned()));
-        Ok(Answer { body: self.read(response).await?, date })
+        let header = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let (date, hint) = (header(DATE), header(HINT));
+        Ok(Answer { body: self.read(response).await?, date, hint })
     }
 
     /// Makes a call whose answer is a stream: done when the answer begins.

@@ -94,7 +94,8 @@ pub(crate) fn show(
     let text = if answer.body.trim().is_empty() { "null" } else { &answer.body };
     match serde_json::from_str(text) {
         Ok(value) => {
-            let Told { table, notes } = tell(&value);
+            let Told { table, mut notes } = tell(&value);
+            notes.extend(answer.hint);
             Shown { stdout: lines(table), stderr: lines(notes.join("\n")), exit: Exit::Done }
         }
         Err(error) => Shown::words(
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     fn answer(body: &str) -> Result<Answer, Failure> {
-        Ok(Answer { body: body.to_owned(), date: None })
+        Ok(Answer { body: body.to_owned(), date: None, hint: None })
     }
 
     fn tell(value: &Value) -> Told {

@@ -1,6 +1,6 @@
 //! The operator's verbs, one file each: a call to a cell, and how its answer looks as a table.
 //!
-//! Promises: a verb makes one call, and what it shows is what the cell said; only an empty answer is looked into. It never decides anything about agents.
+//! Promises: a verb makes one call, and what it shows is what the cell said. It never decides anything about agents.
 
 pub(crate) mod agent;
 pub(crate) mod agents;
@@ -15,7 +15,6 @@ pub(crate) mod register;
 pub(crate) mod removals;
 pub(crate) mod renew;
 pub(crate) mod resolve;
-mod strange;
 pub(crate) mod watch;
 
 use crate::args::{Id, Output};

@@ -112,6 +112,25 @@ async fn lists_are_filtered_and_paged() {
 }
 
 #[tokio::test]
+async fn res_05_an_empty_list_over_grpc_says_when_nobody_has_the_capability_at_all() {
+    let cell = Cell::start().await;
+    let mut body = plain("ops/mail/1");
+    body["capabilities"] = json!(["email:send:v1"]);
+    cell.register(&body).await;
+    let mut discovery = DiscoveryClient::new(channel(&cell.url).await);
+    for (name, hint) in [
+        ("email:sned:v1", Some("nobody in any region that is loaded has email:sned:v1: is it spelt right?")),
+        ("email:send:v1", None),
+    ] {
+        let query =
+            v1::Query { capabilities: vec![name.into()], zone: Some("x".into()), ..v1::Query::default() };
+        let list = v1::ListRequest { query: Some(query), ..v1::ListRequest::default() };
+        let list = discovery.list(list).await.unwrap().into_inner();
+        assert_eq!((list.agents.len(), list.hint.as_deref()), (0, hint));
+    }
+}
+
+#[tokio::test]
 async fn refusals_carry_their_code_in_trailers() {
     let cell = Cell::start().await;
     let mut registrar = RegistrarClient::new(channel(&cell.url).await);

@@ -103,6 +103,42 @@ async fn a_list_says_for_each_region_whether_it_can_be_trusted() {
 }
 
 #[tokio::test]
+async fn res_05_an_empty_list_says_beside_it_when_nobody_has_the_capability_at_all() {
+    let cell = fleet().await;
+    let hint = |path: String| {
+        let cell = &cell;
+        async move {
+            let answer = cell.get(&path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+            answer.headers.get("rollcall-hint").map(|hint| hint.to_str().unwrap().to_owned())
+        }
+    };
+    let strange = |names: &str| Some(format!("nobody in any region that is loaded has {names}"));
+    for call in ["agents", "resolve"] {
+        let path = |query: &str| format!("/v1/{call}?{query}");
+        // Twice: what is kept of an answer is answered alike.
+        for _ in 0..2 {
+            let one = hint(path("capability=email:sned:v1")).await;
+            assert_eq!(one, strange("email:sned:v1: is it spelt right?"), "{call}");
+        }
+        let two = hint(path("capability=a:b:v1&capability=email:send:v1&capability=c:d:v1&zone=x")).await;
+        assert_eq!(two, strange("a:b:v1 or c:d:v1: are they spelt right?"), "{call}");
+        for query in ["capability=email:send:v1", "capability=email:send:v1&zone=x", "zone=x", ""] {
+            assert_eq!(hint(path(query)).await, None, "{call}: {query}");
+        }
+    }
+    // What somebody registers with is known at once, and what nobody has any more is not.
+    let mut body = plain("ops/fax/1");
+    body["capabilities"] = json!(["fax:send:v1"]);
+    let query = || "/v1/agents?zone=x&capability=fax:send:v1".to_owned();
+    assert!(hint(query()).await.is_some());
+    let epoch = cell.register(&body).await;
+    assert_eq!(hint(query()).await, None);
+    cell.fenced("DELETE", "/v1/registrations/ops/fax/1", &epoch, &Value::Null).await;
+    assert!(hint(query()).await.is_some());
+}
+
+#[tokio::test]
 async fn internal_capabilities_are_left_out_unless_asked_for() {
     let cell = Cell::start().await;
     let mut body = plain("ops/mail/1");

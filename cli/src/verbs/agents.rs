@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{given, strange};
+use super::{ask, given};
 use crate::args::{Output, QueryArgs};
 use crate::http::Call;
 use crate::show::{Shown, Told};
@@ -16,11 +16,10 @@ pub(crate) async fn agents(
     limit: Option<String>,
     page_token: Option<String>,
 ) -> Shown {
-    let capabilities = query.capability.clone();
     let call = Call::new(Method::GET, &["v1", "agents"])
         .query(query.parameters())
         .query(given([("limit", limit), ("page_token", page_token)]));
-    strange::ask(url, output, call, ("agents", &capabilities), tell).await
+    ask(url, output, call, tell).await
 }
 
 fn tell(answer: &Value) -> Told {

@@ -37,7 +37,7 @@ pub(crate) fn config(verb: ConfigVerb, output: Output, environment: &Environment
             Err(words) => (Err(words), String::new()),
         },
     };
-    let result = result.map(|body| Answer { body, date: None });
+    let result = result.map(|body| Answer { body, date: None, hint: None });
     show(output, result.map_err(|words| Failure { exit: Exit::Usage, body: None, words }), |_| Told {
         table,
         notes: Vec::new(),

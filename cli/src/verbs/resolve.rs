@@ -4,16 +4,15 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::agents::doubt;
-use super::strange;
+use super::ask;
 use crate::args::{Output, ResolveArgs};
 use crate::http::Call;
 use crate::show::{Shown, Told};
 use crate::table::{cell, seconds, table};
 
 pub(crate) async fn resolve(url: &str, output: Output, args: ResolveArgs) -> Shown {
-    let capabilities = args.query.capability.clone();
     let call = Call::new(Method::GET, &["v1", "resolve"]).query(args.parameters());
-    strange::ask(url, output, call, ("candidates", &capabilities), tell).await
+    ask(url, output, call, tell).await
 }
 
 fn tell(answer: &Value) -> Told {

@@ -420,6 +420,9 @@ pub struct ListResponse {
     pub regions: ::prost::alloc::vec::Vec<RegionStatus>,
     #[prost(string, optional, tag = "3")]
     pub next_page_token: ::core::option::Option<::prost::alloc::string::String>,
+    /// for people, with an empty list: one line
+    #[prost(string, optional, tag = "4")]
+    pub hint: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetRequest {

@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::Api;
 use crate::api::grpc::{invalid, known, refused};
+use crate::api::hint;
 use crate::api::reading::{self, Place};
 use crate::api::unread::Unread;
 use crate::refusal::Refusal;
@@ -97,8 +98,9 @@ impl Door {
         let next =
             last.filter(|_| has_more).map(|(region, last)| Place::behind(last, region, &views, &query));
         let next_page_token = next.as_ref().map(Place::token);
-        let mut response =
-            Response::new(ListResponse { agents, regions: self.standing(&views), next_page_token });
+        let hint = if agents.is_empty() { hint::of(&self.api.regions, &query)? } else { None };
+        let regions = self.standing(&views);
+        let mut response = Response::new(ListResponse { agents, regions, next_page_token, hint });
         if let Some(mut held) = held {
             held.shrink(WEIGHT * response.get_ref().encoded_len());
             response.extensions_mut().insert(Arc::new(held));

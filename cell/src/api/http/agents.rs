@@ -15,8 +15,8 @@ use crate::regions::Which;
 
 pub(super) async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
     let from = Source { regions: &api.regions, keeper: &api.registrar.keeper, unread: &api.unread };
-    let body = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now()).await?;
-    Ok(json::written(StatusCode::OK, Body::new(body)))
+    let answered = api.lists.answer(uri.query().unwrap_or_default(), from, api.clock.now()).await?;
+    Ok(json::hinted(json::written(StatusCode::OK, Body::new(answered.body)), answered.hint))
 }
 
 pub(super) async fn get(

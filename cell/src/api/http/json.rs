@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use rollcall_model::{
     Capability, Code, Endpoint, Epoch, Incarnation, Instant, Position, Region, Registration, Removal,
@@ -51,6 +51,18 @@ pub(super) fn written(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Where a hint stands that goes with an answer. The bodies have no place for it: their members are fixed.
+const HINT: HeaderName = HeaderName::from_static("rollcall-hint");
+
+/// The same answer with what is said beside it.
+pub(super) fn hinted(mut response: Response, hint: Option<String>) -> Response {
+    // A hint is one line of ASCII, which every header may have.
+    if let Some(hint) = hint.and_then(|hint| HeaderValue::try_from(hint).ok()) {
+        response.headers_mut().insert(HINT, hint);
+    }
     response
 }
 

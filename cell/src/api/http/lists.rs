@@ -21,6 +21,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rollcall_model::{Instant, Registration, View};
 
+use crate::api::hint;
 use crate::api::unread::Unread;
 use crate::keeper::{Calm, KeeperHandle};
 use crate::refusal::Refusal;
@@ -62,6 +63,12 @@ pub(super) struct Source<'a> {
     pub unread: &'a Unread,
 }
 
+/// An answer, and what is said beside it if it is empty.
+pub(super) struct Answered {
+    pub body: Written,
+    pub hint: Option<String>,
+}
+
 /// An answer as far as it may be given again.
 struct Kept {
     asked: Arc<Asked>,
@@ -99,7 +106,7 @@ impl Lists {
         text: &str,
         from: Source<'_>,
         now: Instant,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<Answered, Refusal> {
         let kept = self.kept.get(text);
         let asked = match &kept {
             Some(kept) => Arc::clone(&kept.asked),
@@ -109,7 +116,7 @@ impl Lists {
         let page = match kept {
             Some(kept) if kept.page.is_of(&asked, &views)? => {
                 if kept.calm.is_some_and(|calm| from.keeper.lasts(calm, now)) {
-                    return kept.page.answer(&self.standings, from, &views, now);
+                    return self.answered(&kept, from, &views, now);
                 }
                 Some(Arc::clone(&kept.page))
             }
@@ -117,13 +124,26 @@ impl Lists {
         };
         // In a box: most are answered before it, and need no room for what comes here.
         let (kept, _held) = Box::pin(asked.write(page, &views, from, now)).await?;
-        let answer = kept.page.answer(&self.standings, from, &views, now);
+        let answer = self.answered(&kept, from, &views, now);
         let kept = (Box::from(text), Arc::new(kept));
         // A page that had no room for the next one is another page when that one becomes smaller.
         if !kept.1.page.is_full && Weight.weight(&kept.0, &kept.1) <= ANSWER_BYTES_MAX {
             self.kept.insert(kept.0, kept.1);
         }
         answer
+    }
+
+    fn answered(
+        &self,
+        kept: &Kept,
+        from: Source<'_>,
+        views: &[Arc<View>],
+        now: Instant,
+    ) -> Result<Answered, Refusal> {
+        // It follows from other views than those that were asked, so it is not kept with the page.
+        let is_empty = kept.page.written_from.is_empty();
+        let hint = if is_empty { hint::of(from.regions, &kept.asked.query)? } else { None };
+        Ok(Answered { body: kept.page.answer(&self.standings, from, views, now)?, hint })
     }
 }
 

@@ -15,6 +15,7 @@ use rollcall_model::route::{For, unmeasured};
 use rollcall_model::{Code, Freshness, Invalid, Query, Reach, Region, limits};
 use serde::Serialize;
 
+use crate::api::hint;
 use crate::api::http::json::{self, Agent, RegionJson};
 use crate::api::http::parameters::Parameters;
 use crate::api::http::row::Row;
@@ -105,7 +106,8 @@ pub(super) async fn answer(State(api): State<Shared>, mut parameters: Parameters
         *first = b',';
     }
     rest.insert(0, b']');
-    Ok(json::written(StatusCode::OK, row.close(&rest).into()))
+    let hint = if candidates.is_empty() { hint::of(&api.regions, &query)? } else { None };
+    Ok(json::hinted(json::written(StatusCode::OK, row.close(&rest).into()), hint))
 }
 
 /// Refuses regions that this cell does not serve: a name with a typing error must not read like a region that is away.

@@ -141,6 +141,17 @@ fn readers() -> Vec<Golden> {
                 agents: vec![agent()],
                 regions: vec![status.clone()],
                 next_page_token: Some("t".into()),
+                hint: None,
+            },
+        ),
+        wire(
+            "list_response_empty",
+            "ListResponse",
+            v1::ListResponse {
+                agents: Vec::new(),
+                regions: Vec::new(),
+                next_page_token: None,
+                hint: Some("h".into()),
             },
         ),
         wire("get_request", "GetRequest", v1::GetRequest { id: "a/b/c".into(), region: "us".into() }),

@@ -162,7 +162,7 @@ impl Cell {
     fn answer(&self, lists: &Lists, question: &str) -> String {
         let from = Source { regions: &self.regions, keeper: &self.keeper, unread: &self.unread };
         let now = Instant(*self.time.lock().unwrap());
-        let pieces = pieces(at_once(lists.answer(question, from, now)).unwrap());
+        let pieces = pieces(at_once(lists.answer(question, from, now)).unwrap().body);
         String::from_utf8(pieces.concat()).unwrap()
     }
 
@@ -239,7 +239,7 @@ fn a_large_list_goes_out_as_it_is_kept_and_a_small_one_in_one_piece() {
     cell.other_changes();
     let from = Source { regions: &cell.regions, keeper: &cell.keeper, unread: &cell.unread };
     let ask = |question| {
-        pieces(at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2)))).unwrap())
+        pieces(at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2)))).unwrap().body)
     };
     let (one, other) = (ask("region=us&namespace=a"), ask("region=us&namespace=a"));
     assert_eq!(one.len(), 2);
@@ -262,8 +262,10 @@ fn a_list_that_many_take_at_once_weighs_once() {
     }
     cell.other_changes();
     let from = Source { regions: &cell.regions, keeper: &cell.keeper, unread: &cell.unread };
-    let ask =
-        |question| at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2)))).map(pieces);
+    let ask = |question| {
+        at_once(cell.lists.answer(question, from, Instant(Duration::from_secs(2))))
+            .map(|one| pieces(one.body))
+    };
     // So much room that one is written, and then another one is not.
     let _rest = cell.unread.take(limits::UNREAD_BYTES_MAX - limits::PAGE_BYTES_MAX - 4_096).unwrap();
     let taken: Vec<_> = (0..100).map(|_| ask("region=us&namespace=a&limit=1000").unwrap()).collect();
