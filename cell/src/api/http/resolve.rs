@@ -98,7 +98,11 @@ pub(super) async fn answer(State(api): State<Shared>, mut parameters: Parameters
             break;
         }
     }
-    let regions = views.iter().map(|view| json::region(api.regions.own(), view, now)).collect();
+    // In the order of every answer; the one they are asked in follows from the question.
+    let own = api.regions.own();
+    let mut told: Vec<_> = views.iter().collect();
+    told.sort_by_key(|view| (view.region() != own, view.region()));
+    let regions = told.into_iter().map(|view| json::region(own, view, now)).collect();
     let mut rest = Vec::new();
     json::write(&mut rest, &Rest { regions, outcome: outcome.as_str() })?;
     // One object of both: what opens the rest closes the row.
