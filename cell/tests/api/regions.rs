@@ -94,6 +94,18 @@ async fn a_region_that_was_never_loaded_is_not_empty() {
 }
 
 #[tokio::test]
+async fn a_watch_of_a_region_that_was_never_loaded_opens_at_once_and_says_what_it_waits_for() {
+    let (_us, eu) = pair().await;
+    let mut watch = eu.open("/v1/watch?region=ap", &[]).await;
+    assert_eq!(
+        (watch.status().as_u16(), &watch.headers()["content-type"]),
+        (200, &"text/event-stream".parse().unwrap())
+    );
+    let first = watch.chunk().await.unwrap().unwrap();
+    assert_eq!(first, ": waiting for ap, never loaded here so far\n\n");
+}
+
+#[tokio::test]
 async fn removals_of_other_regions_are_told_too() {
     let (us, eu) = pair().await;
     let epoch = us.register_plain("ops/mail/1").await;

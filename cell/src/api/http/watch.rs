@@ -24,7 +24,7 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::api::watching::{Form, Recent, Said, Watching};
 use crate::refusal::Refusal;
-use crate::regions::Which;
+use crate::regions::{Served, Which};
 
 /// After this long without an event a comment is sent, so that nothing on the way takes the connection for dead.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,6 +51,7 @@ pub(super) async fn watch(
     }
     let mut came_to = last_event_id(&headers, &which, &api)?.or(since).unwrap_or_default();
     let gone = told_gone(&mut came_to, &api);
+    let waits = told_waiting(&served);
     let all = which == Which::All;
     let from = came_to.clone();
     let watching = Watching::new(
@@ -70,7 +71,8 @@ pub(super) async fn watch(
         };
         Some((Ok::<_, Infallible>(text), (watching, told)))
     });
-    let text = stream::iter(gone.map(Ok::<_, Infallible>)).chain(text);
+    let first = gone.into_iter().chain(waits).map(Ok::<_, Infallible>);
+    let text = stream::iter(first).chain(text);
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(text)).into_response())
 }
@@ -95,6 +97,14 @@ fn told_gone(came_to: &mut Positions, api: &Api) -> Option<Bytes> {
         serves
     });
     (!text.is_empty()).then(|| text.into())
+}
+
+/// A word for people about regions of which there is nothing to send yet; to the others it is a comment.
+fn told_waiting(served: &[Served]) -> Option<Bytes> {
+    let views = served.iter().map(|served| served.view.borrow());
+    let regions = views.filter(|view| view.state().is_none()).map(|view| view.region().to_string());
+    let regions = regions.collect::<Vec<_>>().join(", ");
+    (!regions.is_empty()).then(|| format!(": waiting for {regions}, never loaded here so far\n\n").into())
 }
 
 /// Reads `<incarnation>:<revision>`, or `<region>@<position>` joined by commas. A region that is not served here is
