@@ -29,6 +29,7 @@ use crate::regions::Regions;
 use crate::registrar::Registrar;
 use crate::store::silence::Silence;
 use crate::store::space::Space;
+use crate::views::Sources;
 
 pub use figures::Figures;
 pub use http::{Lists, Turns};
@@ -47,6 +48,8 @@ pub struct Api {
     pub space: Space,
     /// Whether it answers.
     pub silence: Silence,
+    /// From where the other regions' views come.
+    pub sources: Sources,
     /// Which copies on disk cannot be written.
     pub unsaved: Unsaved,
     /// What is counted of calls.

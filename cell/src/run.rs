@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::store::noticed::Noticed;
 use crate::store::silence::Silence;
 use crate::store::space::Space;
-use crate::views::RemoteView;
+use crate::views::{RemoteView, Sources};
 
 /// What a cell needs from its process.
 pub struct Start {
@@ -108,7 +108,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     let keeper = KeeperHandle::new(config.guard.limits(), clock.clone());
     let (founding_tx, founding) = watch::channel(None);
     let (own_tx, own_view) = watch::channel(Arc::new(View::new(own.clone())));
-    let mut others = Vec::new();
+    let (mut others, sources) = (Vec::new(), Sources::default());
 
     let replica = Replica::open(
         Arc::clone(&store),
@@ -134,11 +134,11 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
                 .http2_keep_alive_interval(Duration::from_secs(5))
                 .keep_alive_timeout(Duration::from_secs(5)))
         };
-        let sources = view.sources().map(source).collect::<Result<Vec<_>, Unusable>>()?;
+        let named = view.sources().map(source).collect::<Result<Vec<_>, Unusable>>()?;
         let (published, receiver) = watch::channel(Arc::new(View::new(remote.clone())));
         let file = file(format!("view.{remote}.state"));
-        let view = RemoteView::open(remote.clone(), sources, published, clock.clone(), file).await;
-        tasks.spawn("remote_view", view.telling(unsaved.clone()).run(cancel.clone()));
+        let view = RemoteView::open(remote.clone(), named, published, clock.clone(), file).await;
+        tasks.spawn("remote_view", view.telling(unsaved.clone(), sources.clone()).run(cancel.clone()));
         others.push((remote, receiver));
     }
     let (regions, paces) = Regions::new((own.clone(), own_view.clone()), others).paced();
@@ -193,6 +193,7 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
         regions: regions.clone(),
         space,
         silence,
+        sources,
         unsaved,
         figures: api::Figures::new(&metrics, clock.clone()),
         clock,

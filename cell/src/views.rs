@@ -3,6 +3,8 @@
 //! A dead replicator, a dead Kafka or a dead region leaves the last copy in place, with its age (I36). Never here: a
 //! write to any store (I35).
 
+mod sources;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{disk, random};
+
+pub use sources::Sources;
 
 /// Views change less often than they are read; a crash costs a catch-up by delta.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -38,6 +42,8 @@ pub struct RemoteView {
     clock: Clock,
     file: Option<PathBuf>,
     unsaved: Unsaved,
+    /// What became of asking the sources.
+    asked: Sources,
 }
 
 impl RemoteView {
@@ -54,14 +60,14 @@ impl RemoteView {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        let unsaved = Unsaved::default();
-        Self { view, sources: sources.into(), published, clock, file, unsaved }
+        let (unsaved, asked) = (Unsaved::default(), Sources::default());
+        Self { view, sources: sources.into(), published, clock, file, unsaved, asked }
     }
 
-    /// The same that tells here of a copy that cannot be written.
+    /// The same that tells here of a copy that cannot be written, and of sources that fail.
     #[must_use]
-    pub fn telling(self, unsaved: Unsaved) -> Self {
-        Self { unsaved, ..self }
+    pub fn telling(self, unsaved: Unsaved, asked: Sources) -> Self {
+        Self { unsaved, asked, ..self }
     }
 
     /// Runs until cancelled; saves the view at the end.
@@ -104,8 +110,9 @@ impl RemoteView {
     }
 
     fn tell(&self, error: &tonic::Status, failed: u32) {
-        let source = self.sources.front().map(|source| source.uri().to_string()).unwrap_or_default();
+        let source = self.sources.front().map(url).unwrap_or_default();
         let (region, why) = (self.view.region(), error.message());
+        self.asked.fails(region, source.clone(), why);
         if failed == TOLD_AFTER {
             tracing::warn!(%region, source, why, "replicator of a view cannot be reached, trying on");
         } else {
@@ -128,6 +135,7 @@ impl RemoteView {
         let since = if restarted.is_some() { None } else { self.view.position().map(convert::position) };
         let request = WatchRequest { region: self.view.region().as_str().to_owned(), query: None, since };
         let mut stream = client.watch(request).await?.into_inner();
+        self.asked.answers(self.view.region(), url(source));
         let mut follower = Follower::new(restarted);
         loop {
             let message = tokio::select! {
@@ -160,6 +168,10 @@ impl RemoteView {
             }
         }
     }
+}
+
+fn url(source: &Endpoint) -> String {
+    source.uri().to_string().trim_end_matches('/').to_owned()
 }
 
 /// Those above it only repeat that something failed.

@@ -47,7 +47,8 @@ pub(super) fn judge(asked: &Asked, replicators: &[Asked]) -> Vec<Check> {
     checks.extend(copies("", parts(answers)));
     match &answers.regions {
         Ok(regions) => {
-            checks.extend(of_regions(regions, replicators, answers.clocks.map(|(theirs, _)| theirs)));
+            let now = answers.clocks.map(|(theirs, _)| theirs);
+            checks.extend(of_regions(regions, &parts(answers), replicators, now));
         }
         Err(failure) => checks.push(Check::fail("regions", said(failure), "see the log of the cell")),
     }
@@ -192,9 +193,14 @@ fn guard(answers: &Answers) -> Check {
     )
 }
 
-fn of_regions(regions: &Value, replicators: &[Asked], now: Option<Timestamp>) -> Vec<Check> {
+fn of_regions(
+    regions: &Value,
+    parts: &[(String, String)],
+    replicators: &[Asked],
+    now: Option<Timestamp>,
+) -> Vec<Check> {
     let regions = list(regions);
-    let mut checks: Vec<_> = regions.iter().map(|region| of_region(region, replicators)).collect();
+    let mut checks: Vec<_> = regions.iter().map(|region| of_region(region, parts, replicators)).collect();
     checks.push(resyncs(&regions, now));
     if regions.len() == 1 {
         checks.push(Check::ok(
@@ -205,19 +211,24 @@ fn of_regions(regions: &Value, replicators: &[Asked], now: Option<Timestamp>) ->
     checks
 }
 
-fn of_region(region: &Value, replicators: &[Asked]) -> Check {
+fn of_region(region: &Value, parts: &[(String, String)], replicators: &[Asked]) -> Check {
     let member = |name: &str| cell(region.get(name));
     let name = format!("region {}", member("region"));
     let state = member("state");
     let agents = counted(&member("count"), "agent");
-    let detail = match state.as_str() {
+    let mut detail = match state.as_str() {
         "not_loaded" => "never loaded: nothing is known of it".to_owned(),
         state => format!("{state}, {} old, {agents}", seconds(region.get("age_ms"))),
     };
+    let source = format!("source of {}", member("region"));
+    let source = parts.iter().find_map(|(part, said)| (*part == source).then_some(said.as_str()));
+    if let Some(said) = source {
+        detail = format!("{detail}; {said}");
+    }
     let next = if region.get("role").and_then(Value::as_str) == Some("own") {
         "see store and keeper".to_owned()
     } else {
-        replicator::advice(&member("region"), replicators)
+        replicator::advice(&member("region"), source, replicators)
     };
     match state.as_str() {
         "current" => Check::ok(name, detail),

@@ -59,8 +59,16 @@ pub(super) fn judge(asked: &Asked, region: Option<&str>) -> Vec<Check> {
 
 /// What to do about a cell's view of a region that is old or was never loaded, as far as these replicators can tell, in the
 /// order in which a change travels.
-pub(super) fn advice(region: &str, replicators: &[Asked]) -> String {
+///
+/// `source` is what the cell says of where it takes the view from.
+pub(super) fn advice(region: &str, source: Option<&str>, replicators: &[Asked]) -> String {
     if replicators.is_empty() {
+        if let Some((url, _)) = source.and_then(|said| said.split_once(" fails: ")) {
+            return format!(
+                "start the replicator whose [listen] grpc is {url}, or correct `source` of the [[view]] of {region} in the \
+                 cell's file; it goes on by itself then"
+            );
+        }
         return format!(
             "name the replicator that [[view]] takes it from as well, by its [listen] http: `rollcall doctor --replicator \
              URL` looks whether the copy of {region} is old there too"
@@ -177,14 +185,17 @@ mod tests {
             Asked { url: "http://h:2".into(), answers: Err(failure) }
         };
         let asks = "--replicator";
-        assert!(advice("eu", &[]).contains(asks));
+        assert!(advice("eu", None, &[]).contains(asks));
+        assert!(advice("eu", Some("http://h:1 answers and has not loaded it either"), &[]).contains(asks));
+        let away = advice("eu", Some("http://h:1 fails: refused"), &[]);
+        assert!(away.starts_with("start the replicator whose [listen] grpc is http://h:1, or"), "{away}");
         for (asked, words) in [
             (vec![silent(), replicator("current")], "http://h:1 has it, current: see that `source`"),
             (vec![replicator("stale")], "see the lines of that"),
             (vec![replicator("not_loaded"), silent()], "see the lines of that"),
             (vec![silent()], "see the lines of that"),
         ] {
-            let advice = advice("eu", &asked);
+            let advice = advice("eu", Some("http://h:1 fails: refused"), &asked);
             assert!(advice.contains(words) && !advice.contains(asks), "{advice}");
         }
     }

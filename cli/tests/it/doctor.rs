@@ -71,14 +71,23 @@ fn a_healthy_world_has_nothing_to_mend() {
 #[test]
 fn a_replicator_that_is_not_there_is_found_by_its_region() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (cell, url) = cell(folder.path(), "kind = \"embedded\"", Some(&nowhere()));
+    let source = nowhere();
+    let (cell, url) = cell(folder.path(), "kind = \"embedded\"", Some(&source));
     let ended = eventually("only that is wrong", || {
         let ended = doctor(&url);
         (unwell(&ended) == [pair("region eu-west", "fail")]).then_some(ended)
     });
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let table = say(&url, &["doctor"]);
-    assert!(table.stdout.contains("\nregion eu-west: name the replicator"), "{table:?}");
+    let why = format!("nothing is known of it; {source} fails: Connection refused");
+    let next = format!(
+        "\nregion eu-west: start the replicator whose [listen] grpc is {source}, or correct `source`"
+    );
+    // A narrow table breaks its lines; the JSON has them whole.
+    let checks = ended.json()["checks"].as_array().expect("a list").clone();
+    let region = checks.into_iter().find(|check| check["name"] == "region eu-west").expect("the region");
+    assert!(region["detail"].as_str().expect("text").contains(&why), "{region}");
+    assert!(table.stdout.contains(&next), "{table:?}");
     cell.signal(Signal::TERM);
     assert_eq!(cell.end().code, Some(0));
 }

@@ -48,6 +48,7 @@ fn parts(api: &Shared) -> Result<Vec<String>, Refusal> {
         let own = view.region() == api.regions.own();
         let role = if own { "own" } else { "view, not needed to be ready" };
         lines.push(format!("{} ({role}): {}", view.region(), view.freshness(now).as_str()));
+        lines.extend(api.sources.line(&view));
     }
     let office = if api.registrar.keeper.term().is_some() { "this process" } else { "not this process" };
     lines.push(format!("store (not needed to be ready): {}", store(api)));
