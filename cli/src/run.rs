@@ -6,6 +6,7 @@
 //! supervisor.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -229,9 +230,11 @@ impl Signals {
 }
 
 /// Whether Ctrl-C went to the command as well. A terminal sends it to every process in front; passed on, the command
-/// would get it twice, which many take as "do not clean up, end now".
+/// would get it twice, which many take as "do not clean up, end now". It is the session's terminal that counts: stdin may
+/// be a file or a pipe.
 fn terminal_tells_the_command() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|in_front| in_front == getpgrp())
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|in_front| in_front == getpgrp()))
 }
 
 fn pass_on(child: &Child, signal: Signal) {

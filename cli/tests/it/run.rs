@@ -1,4 +1,6 @@
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -120,6 +122,50 @@ fn a_signal_tells_callers_that_it_is_going_while_the_command_finishes() {
     let ended = job.end();
     assert_eq!(ended.code, Some(7), "{ended:?}");
     assert!(jobs(url).is_empty());
+}
+
+#[test]
+fn ctrl_c_of_a_terminal_reaches_the_command_once_whatever_its_stdin_is() {
+    let dev = Dev::start(&["--agents", "0", "--regions", "solo"]);
+    let url = dev.urls[0].as_str();
+    let folder = tempfile::tempdir().expect("a folder");
+    for (nth, stdin) in ["", " < /dev/null"].into_iter().enumerate() {
+        let done = folder.path().join(nth.to_string());
+        // It counts the signals, and ends when it is told to.
+        let counting =
+            format!("trap \"echo told\" INT; while [ ! -e {} ]; do sleep 0.05; done; exit 7", done.display());
+        let rollcall = env!("CARGO_BIN_EXE_rollcall");
+        let line = format!(
+            "exec {rollcall} run --url {url} --id demo/job --endpoint http://127.0.0.1:9/ -- sh -c '{counting}'{stdin}"
+        );
+        // A terminal of its own, with what is written here as its keys.
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::piped());
+        terminal.env("SHELL", "/bin/sh");
+        let mut terminal =
+            Terminal(terminal.stdout(Stdio::piped()).spawn().expect("script of util-linux is there"));
+        let mut keys = terminal.0.stdin.take().expect("piped");
+        eventually("the job is registered", || jobs(url).pop());
+        keys.write_all(b"\x03").expect("Ctrl-C is typed");
+        eventually("the job is draining", || jobs(url).pop().filter(|job| job["lifecycle"] == "draining"));
+        std::fs::write(&done, "").expect("written");
+        let status = eventually("it ends", || terminal.0.try_wait().expect("it can be asked"));
+        let mut said = String::new();
+        terminal.0.stdout.take().expect("piped").read_to_string(&mut said).expect("it is text");
+        assert_eq!((status.code(), said.matches("told").count()), (Some(7), 1), "{stdin:?}: {said}");
+        assert!(said.contains("the command has SIGINT from the terminal"), "{said}");
+        assert!(said.trim_end().ends_with("is deregistered") && jobs(url).is_empty(), "{said}");
+    }
+}
+
+/// Ended with the test.
+struct Terminal(Child);
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
