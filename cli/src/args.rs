@@ -142,7 +142,7 @@ pub(crate) enum Verb {
     Watch {
         #[command(flatten)]
         query: QueryArgs,
-        /// Goes on after this position, `<incarnation>:<revision>`
+        /// Goes on after this position, `<incarnation>:<revision>`; of several regions `<region>@<position>`, joined by commas
         #[arg(long, value_name = "POSITION")]
         since: Option<String>,
     },
