@@ -18,7 +18,9 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
+use futures_util::FutureExt as _;
 use rollcall_model::{Clock, Code, InstanceId};
+use rollcall_runtime::serve::{App, service_fn};
 use rollcall_runtime::unsaved::Unsaved;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service as _;
@@ -82,9 +84,9 @@ impl Api {
 }
 
 /// The HTTP face.
-pub fn http(api: Api) -> axum::Router {
+pub fn http(api: Api) -> impl App {
     let face = http::Face::new(Arc::new(api));
-    axum::Router::new().fallback(move |request: Request| face.clone().answer(request))
+    service_fn(move |request| face.clone().answer(request).map(Ok))
 }
 
 /// What both faces say to a request that cannot be read as one.
@@ -94,10 +96,10 @@ pub fn unreadable(why: rollcall_runtime::serve::Unreadable) -> axum::http::Respo
 }
 
 /// The gRPC face: Registrar, Discovery, Keeper, health and reflection.
-pub fn grpc(api: Api) -> axum::Router {
+pub fn grpc(api: Api) -> impl App {
     // Answered by gRPC's machine, plain HTTP would get an empty 200.
     let face = grpc::routes(Arc::new(api));
-    axum::Router::new().fallback(move |request: Request| {
+    service_fn(move |request: Request| {
         let mut face = face.clone();
         async move {
             if is_grpc(&request) {
@@ -110,16 +112,14 @@ pub fn grpc(api: Api) -> axum::Router {
 }
 
 /// Both faces at one address: what comes as `application/grpc` is answered as gRPC, everything else as HTTP.
-pub fn both(api: Api) -> axum::Router {
+pub fn both(api: Api) -> impl App {
     let api = Arc::new(api);
     let grpc = grpc::routes(Arc::clone(&api));
     let http = http::Face::new(api);
     // One dispatch by content type, not one merged table: so each face keeps its own answer to what it does not know.
-    axum::Router::new().fallback(move |request: Request| {
+    service_fn(move |request: Request| {
         let (mut grpc, http) = (grpc.clone(), http.clone());
-        async move {
-            if is_grpc(&request) { grpc.call(request).await } else { Ok(http.answer(request).await) }
-        }
+        async move { if is_grpc(&request) { grpc.call(request).await } else { Ok(http.answer(request).await) } }
     })
 }
 

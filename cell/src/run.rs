@@ -208,12 +208,19 @@ pub async fn run<S: Store>(store: S, start: Start) -> Result<Running, StartError
     };
     let http_at = http.local_addr()?;
     let limits = Limits::of_process();
-    let serve = |listener, name, app, peers| {
-        let (words, stopping) = (api::unreadable as Words, cancel.clone());
-        Serve { listener, name, app, limits, peers, words, stopping }
+    let (words, stopping) = (api::unreadable as Words, cancel.clone());
+    let both = Serve {
+        listener: http,
+        name: "http",
+        app: api::both(api.clone()),
+        limits,
+        peers: peers.clone(),
+        words,
+        stopping: stopping.clone(),
     };
-    tasks.spawn("http", serve(http, "http", api::both(api.clone()), peers.clone()).run());
-    tasks.spawn("grpc", serve(grpc, "grpc", api::grpc(api), peers).run());
+    let alone = Serve { listener: grpc, name: "grpc", app: api::grpc(api), limits, peers, words, stopping };
+    tasks.spawn("http", both.run());
+    tasks.spawn("grpc", alone.run());
     tracing::info!(region = %own, http = %http_at, grpc = %grpc_at, "cell listens");
     Ok(Running { http: http_at, grpc: grpc_at, regions, keeper, registrar })
 }

@@ -17,12 +17,13 @@ mod pulse;
 mod unescaped;
 mod unreadable;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
@@ -34,12 +35,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
+use tower::{Service, ServiceExt as _};
 
 use crate::meter::{Counter, Gauge, KeyValue, Metrics};
 use connection::Socket;
 pub use head::{BadHead, bad_head, is_last};
 use pulse::{Pulse, Verdict};
+pub use tower::service_fn;
 pub use unescaped::Unescaped;
 pub use unreadable::{Unreadable, Words};
 
@@ -50,10 +52,9 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const ADDRESS_BYTES_MAX: usize = 8 * 1024;
 /// Most bytes of a request's header fields, names and values together.
 pub const FIELDS_BYTES_MAX: usize = 16 * 1024;
-/// Most header fields of a request.
+/// Most header fields of a request: as many as the protocol's machine has room for without asking for memory, which for
+/// each request is dear.
 pub const FIELDS_MAX: usize = 100;
-/// So many come through to the application, so that it is it who refuses more than [`FIELDS_MAX`].
-const FIELDS_THROUGH: usize = 256;
 /// File descriptors that are left for files, for the peers this process calls, and for what is just being closed.
 const DESCRIPTORS_RESERVE: u64 = 256;
 /// Most connections of one listener: 10,000 long watches and a fleet's renewals beside them. A watch on one costs about
@@ -186,14 +187,33 @@ impl Peers {
     }
 }
 
+/// What answers at a listener: routes, or a function in front of them ([`tower::service_fn`]) that says for itself what
+/// needs no route. Routes cost a call several boxes.
+pub trait App:
+    Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+{
+}
+
+impl<A> App for A where
+    A: Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+type Request = hyper::Request<Body>;
+type Response = hyper::Response<Body>;
+
 /// A listener and what is served there.
-pub struct Serve {
+pub struct Serve<A> {
     /// Bound already.
     pub listener: TcpListener,
     /// Its name in logs and figures.
     pub name: &'static str,
     /// What answers.
-    pub app: Router,
+    pub app: A,
     /// How much peers may cost.
     pub limits: Limits,
     /// Where its peers are counted.
@@ -204,7 +224,7 @@ pub struct Serve {
     pub stopping: CancellationToken,
 }
 
-impl Serve {
+impl<A: App> Serve<A> {
     /// Serves until the process stops and what was in flight has ended, or its deadline has passed.
     pub async fn run(self) {
         let Self { listener, name, app, limits, peers, words, stopping } = self;
@@ -274,16 +294,16 @@ impl Serve {
     }
 }
 
-struct Shared {
+struct Shared<A> {
     name: &'static str,
-    app: Router,
+    app: A,
     limits: Limits,
     peers: Peers,
     words: Words,
     stopping: CancellationToken,
 }
 
-impl Shared {
+impl<A: App> Shared<A> {
     fn count(&self, open: usize) {
         // The figure needs no more digits than a double has.
         #[allow(clippy::cast_precision_loss, reason = "at most some ten thousand")]
@@ -315,12 +335,7 @@ impl Shared {
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(FIELDS_THROUGH);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -335,7 +350,7 @@ impl Shared {
         // process is one lock that all connections would take turns at.
         let mut calls = FuturesUnordered::new();
         calls.push(Either::Left(self.stopping.cancelled().map(|()| Call::Stop)));
-        calls.push(Either::Right(self.next_look(&pulse)));
+        calls.push(Either::Right(next_look(&self.limits, &pulse)));
         loop {
             tokio::select! {
                 biased;
@@ -376,16 +391,16 @@ impl Shared {
                             is_ending = true;
                         }
                     }
-                    calls.push(Either::Right(self.next_look(&pulse)));
+                    calls.push(Either::Right(next_look(&self.limits, &pulse)));
                 }
             }
         }
     }
+}
 
-    /// When the connection is to be looked at again.
-    fn next_look(&self, pulse: &Pulse) -> impl Future<Output = Call> + use<> {
-        tokio::time::sleep_until(pulse.next_look(&self.limits)).map(|()| Call::Look)
-    }
+/// When a connection is to be looked at again.
+fn next_look(limits: &Limits, pulse: &Pulse) -> impl Future<Output = Call> + use<> {
+    tokio::time::sleep_until(pulse.next_look(limits)).map(|()| Call::Look)
 }
 
 /// What a connection is called for beside what comes on it.

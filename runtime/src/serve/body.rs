@@ -23,11 +23,13 @@ struct BodyTimeout(Duration);
 
 /// Says that an answer has begun, from when on its request's body has all the time there is: what goes on while the
 /// answer streams is a conversation.
-pub(super) struct Answered(Arc<AtomicBool>);
+pub(super) struct Answered(Option<Arc<AtomicBool>>);
 
 impl Answered {
     pub(super) fn begun(&self) {
-        self.0.store(true, Ordering::Release);
+        if let Some(answered) = &self.0 {
+            answered.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -37,11 +39,11 @@ pub(super) fn timed(
     most: Duration,
     turn: &Turn,
 ) -> (hyper::Request<Body>, Answered) {
+    if http_body::Body::is_end_stream(request.body()) {
+        return (request.map(|_| Body::empty()), Answered(None));
+    }
     let answered = Arc::new(AtomicBool::new(false));
     let request = request.map(|inner| {
-        if http_body::Body::is_end_stream(&inner) {
-            return Body::empty();
-        }
         Body::new(Timed {
             inner,
             most,
@@ -52,7 +54,7 @@ pub(super) fn timed(
             is_whole: false,
         })
     });
-    (request, Answered(answered))
+    (request, Answered(Some(answered)))
 }
 
 struct Timed {
@@ -105,11 +107,11 @@ impl Drop for Timed {
 }
 
 /// The answer's body, holding its request's turn until it is taken whole or let go of.
-pub(super) fn counted(body: Body, turn: Turn) -> Body {
-    Body::new(Counted { inner: body, turn, offered: false })
+pub(super) const fn counted(body: Body, turn: Turn) -> Counted {
+    Counted { inner: body, turn, offered: false }
 }
 
-struct Counted {
+pub(super) struct Counted {
     inner: Body,
     turn: Turn,
     /// The last piece was handed over, and nobody has asked for more yet.
