@@ -11,6 +11,7 @@ mod admission;
 mod backoff;
 mod body;
 mod cursor;
+mod cursor_pieces;
 mod deadlines;
 mod declared;
 mod digest;
