@@ -4,9 +4,11 @@
 
 mod broker;
 mod cluster;
+mod copies;
 mod kafka;
 mod kafka_clusters;
 mod kafka_replication;
 mod memory;
+mod publishing;
 mod region;
 mod replication;

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rollcall_model::{Clock, Instant, Region, View};
+use rollcall_model::{Clock, Freshness, Instant, Region, View};
 use rollcall_replicator::api::{self, Api};
 use rollcall_replicator::config::{
     Access, Brokers, CellConfig, FollowConfig, Listen, LogKind, PublishConfig, ReplicatorConfig,
     SNAPSHOT_BYTES, SNAPSHOT_MINUTES,
 };
+use rollcall_replicator::feed_log::contract::within;
+use rollcall_replicator::feed_log::memory::MemoryLog;
 use rollcall_replicator::feed_log::{FeedLog, LogError};
 use rollcall_replicator::testing::Origin;
 use rollcall_replicator::views::Views;
 use rollcall_replicator::{Running, Start, run};
 use rollcall_runtime::{Metrics, Ready, Tasks, clock, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -260,4 +263,29 @@ impl Replicator {
         assert!(stragglers.is_empty(), "{stragglers:?} did not end");
         assert_eq!(self.tasks.failed(), None);
     }
+}
+
+pub(crate) fn memory(region: &str, cell: Option<&Cell>, follow: &[&str]) -> ReplicatorConfig {
+    config(region, LogKind::Memory, "", cell, follow)
+}
+
+pub(crate) async fn publisher(log: &MemoryLog, cell: &Cell) -> Replicator {
+    Replicator::start(|_| Ok(log.clone()), memory("us-east", Some(cell), &[]), None).await
+}
+
+pub(crate) async fn follower(log: &MemoryLog) -> Replicator {
+    Replicator::start(|_| Ok(log.clone()), memory("eu-west", None, &["us-east"]), None).await
+}
+
+pub(crate) fn is_current(view: &View) -> bool {
+    view.freshness(real_clock().now()) == Freshness::Current
+}
+
+pub(crate) async fn get(replicator: &Replicator, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(replicator.running.http).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer
 }

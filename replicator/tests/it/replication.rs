@@ -2,36 +2,17 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Event, Freshness, Instant, Region, View};
+use rollcall_model::{Event, Instant, Region};
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::v1::ListRequest;
 use rollcall_proto::v1::discovery_client::DiscoveryClient;
-use rollcall_replicator::ReplicatorConfig;
-use rollcall_replicator::config::LogKind;
 use rollcall_replicator::feed_log::contract::{append, within};
 use rollcall_replicator::feed_log::memory::MemoryLog;
 use rollcall_replicator::feed_log::{FeedLog, Outgoing, Topic, record};
-use rollcall_replicator::metrics::Figures;
-use rollcall_replicator::publisher::Publisher;
-use rollcall_replicator::publisher::plan::Schedule;
 use rollcall_replicator::source::Source;
 use rollcall_replicator::testing::Origin;
-use rollcall_runtime::{Metrics, Tasks};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::region::{Cell, DEADLINE, Replicator, config, real_clock};
-
-fn memory(region: &str, cell: Option<&Cell>, follow: &[&str]) -> ReplicatorConfig {
-    config(region, LogKind::Memory, "", cell, follow)
-}
-
-async fn publisher(log: &MemoryLog, cell: &Cell) -> Replicator {
-    Replicator::start(|_| Ok(log.clone()), memory("us-east", Some(cell), &[]), None).await
-}
-
-async fn follower(log: &MemoryLog) -> Replicator {
-    Replicator::start(|_| Ok(log.clone()), memory("eu-west", None, &["us-east"]), None).await
-}
+use crate::region::{Cell, DEADLINE, Replicator, follower, get, memory, publisher};
 
 fn feed() -> Topic {
     Topic::feed(&Region::parse("us-east").unwrap())
@@ -131,180 +112,6 @@ async fn i33_a_lost_record_stops_the_view_until_a_snapshot_brings_it() {
     b.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i33_a_publisher_that_restarts_continues_the_chain() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let b = follower(&log).await;
-    for round in 0..3 {
-        let a = publisher(&log, &east).await;
-        east.change(|origin| drop(origin.put(&format!("ops/mail/{round}"))));
-        b.converges(&east).await;
-        a.stop().await;
-        // What happens while nobody publishes comes with the next publisher.
-        for n in 0..100 {
-            east.change(|origin| drop(origin.put(&format!("ops/late/{round}-{n}"))));
-        }
-    }
-    let a = publisher(&log, &east).await;
-    let view = b.converges(&east).await;
-    assert_eq!(view.resyncs(), 0, "everything came by delta");
-    let region = Region::parse("us-east").unwrap();
-    assert_eq!(
-        log.records(&Topic::snapshot(&region)).len(),
-        1,
-        "the first snapshot is near enough for all of them"
-    );
-    a.stop().await;
-    b.stop().await;
-    east.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i32_a_quiet_region_is_current_again_after_its_publisher_restarts() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let b = follower(&log).await;
-    let a = publisher(&log, &east).await;
-    b.converges(&east).await;
-    a.stop().await;
-    // The cell beats on, and nothing changes.
-    let stopped = b.view("us-east").position().cloned();
-    east.origin_when("three beats more", |origin| {
-        origin.position().revision.0 > stopped.as_ref().map_or(0, |stopped| stopped.revision.0) + 3
-    })
-    .await;
-    let restarted = east.origin.lock().unwrap().position();
-    let a = publisher(&log, &east).await;
-    let view = b.view_when("us-east", "a bookmark of the new publisher", |view| {
-        view.position().is_some_and(|position| position.revision > restarted.revision)
-    });
-    assert_eq!(view.await.resyncs(), 0);
-    a.stop().await;
-    b.stop().await;
-    east.stop().await;
-}
-
-const ACTIVE: &str = "rollcall_replicator_publisher_active";
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i34_two_publishers_at_once_are_harmless_and_one_soon_leaves_it_to_the_other() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let (a, b) = (publisher(&log, &east).await, follower(&log).await);
-    b.converges(&east).await;
-    // One that does not stand by, as after a freeze in which the other took over.
-    let (region, metrics, tasks) = (Region::parse("us-east").unwrap(), Metrics::new(), Tasks::new());
-    let source = Source::new(region.clone(), std::slice::from_ref(&east.endpoint)).unwrap();
-    let schedule = Schedule { every: Duration::from_secs(300), every_bytes: 1 << 26 };
-    let (twin, status) =
-        Publisher::new(region, log.clone(), source, schedule, real_clock(), Figures::new(&metrics));
-    tasks.spawn("twin", twin.at_once().run(tasks.cancelled()));
-    let published = |metrics: &Metrics| {
-        let text = metrics.render();
-        text.lines().any(|line| line.starts_with("rollcall_replicator_feed_published"))
-    };
-    let both = async {
-        while !published(&metrics) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, both).await.expect("both publish");
-    for n in 0..200 {
-        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
-    }
-    let view = b.converges(&east).await;
-    assert_eq!(view.resyncs(), 0, "doubles are duplicates, not faults");
-    // Both may leave at once; then one takes it over again.
-    let is_one = || (a.figure(ACTIVE, &[]) > 0.0) ^ !status.borrow().is_standing_by;
-    let settled = async {
-        let mut since = real_clock().now();
-        while real_clock().now().since(since) < Duration::from_secs(4) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            if !is_one() {
-                since = real_clock().now();
-            }
-        }
-    };
-    tokio::time::timeout(DEADLINE, settled).await.expect("one of the two publishes, and only one");
-    b.view_when("us-east", "a view that is current", is_current).await;
-    assert!(tasks.drain(DEADLINE).await.is_empty());
-    for replicator in [a, b] {
-        replicator.stop().await;
-    }
-    east.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b59_a_second_publisher_writes_nothing_until_the_first_is_gone_and_then_goes_on() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let (a, b) = (publisher(&log, &east).await, follower(&log).await);
-    east.change(|origin| drop(origin.put("ops/mail/0")));
-    b.converges(&east).await;
-    let standby = publisher(&log, &east).await;
-    let stood_by = async {
-        while !standby.get("/readyz?verbose").await.contains("publisher us-east: standing by") {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, stood_by).await.expect("it stands by");
-    let before = a.figure("rollcall_replicator_feed_published", &["bookmark"]);
-    for n in 0..200 {
-        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
-    }
-    b.converges(&east).await;
-    // Longer than its patience with a feed that is behind.
-    a.figure_when("rollcall_replicator_feed_published", &["bookmark"], before + 5.0).await;
-    assert_eq!(standby.figure("rollcall_replicator_feed_published", &[]), 0.0, "it only stood by");
-    a.stop().await;
-    east.change(|origin| drop(origin.put("ops/mail/after")));
-    let view = b.converges(&east).await;
-    assert_eq!(view.resyncs(), 0, "I33: it continued the chain");
-    b.view_when("us-east", "a view that is current", is_current).await;
-    assert!(standby.figure(ACTIVE, &[]) > 0.0);
-    for replicator in [standby, b] {
-        replicator.stop().await;
-    }
-    east.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f52_two_registries_of_one_name_are_told_as_a_conflict_and_never_mixed() {
-    let log = MemoryLog::new();
-    let (one, other) = (Cell::start("us-east").await, Cell::start_as("us-east", "1-b").await);
-    for n in 0..20 {
-        one.change(|origin| drop(origin.put(&format!("ops/one/{n}"))));
-        other.change(|origin| drop(origin.put(&format!("ops/other/{n}"))));
-    }
-    let (a, b) = (publisher(&log, &one).await, follower(&log).await);
-    b.converges(&one).await;
-    let rival = publisher(&log, &other).await;
-    let told = async {
-        let conflicts = || b.figure("rollcall_replicator_view_resyncs", &["conflict"]);
-        while conflicts() == 0.0 {
-            let view = b.view("us-east");
-            let is_true = |cell: &Cell| cell.origin.lock().unwrap().was_once(&view);
-            assert!(is_true(&one) || is_true(&other), "a mixture: {:?}", view.position());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, told).await.expect("the conflict is counted");
-    for n in 0..200 {
-        one.change(|origin| drop(origin.put(&format!("ops/one/{n}"))));
-        other.change(|origin| drop(origin.put(&format!("ops/other/{n}"))));
-        let view = b.view("us-east");
-        let is_true = |cell: &Cell| cell.origin.lock().unwrap().was_once(&view);
-        assert!(is_true(&one) || is_true(&other), "a mixture: {:?}", view.position());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    for replicator in [a, rival, b] {
-        replicator.stop().await;
-    }
-    one.stop().await;
-    other.stop().await;
-}
-
 /// B67: whoever came a day later missed what had been announced before, until it was announced again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b67_who_starts_when_the_beginning_is_forgotten_has_everything_all_the_same() {
@@ -354,32 +161,6 @@ async fn b53_one_instance_that_changes_all_the_time_costs_deltas_alone() {
     for cell in [east, west] {
         cell.stop().await;
     }
-}
-
-fn is_current(view: &View) -> bool {
-    view.freshness(real_clock().now()) == Freshness::Current
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_on_disk_that_cannot_be_written_is_told_by_readiness_and_figure() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["view.us-east.state", "view.us-east.state.1"] {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join(name).join("what"), "x").unwrap();
-    }
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let a = publisher(&log, &east).await;
-    let config = memory("eu-west", None, &["us-east"]);
-    let b = Replicator::start(|_| Ok(log.clone()), config, Some(folder.path().to_owned())).await;
-    b.converges(&east).await;
-    b.figure_when("rollcall_replicator_copy_unsaved", &["us-east"], 1.0).await;
-    let ready = b.get("/readyz?verbose").await;
-    let line = ready.lines().find(|line| line.starts_with("copy of us-east ")).unwrap_or_default();
-    assert!(line.contains("not written: ") && line.contains("view.us-east.state"), "what and where: {ready}");
-    a.stop().await;
-    b.stop().await;
-    east.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -449,60 +230,6 @@ async fn f29_a_follower_that_was_away_longer_than_retention_takes_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f33_a_copy_on_disk_that_is_lost_or_damaged_is_made_again() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let disk = tempfile::tempdir().unwrap();
-    let a = publisher(&log, &east).await;
-    let file = disk.path().join("view.us-east.state");
-    let harms: [&dyn Fn(); 4] = [
-        &|| (),
-        &|| std::fs::write(&file, b"ROLLCALL, or not").unwrap(),
-        &|| std::fs::write(&file, &std::fs::read(&file).unwrap()[..40]).unwrap(),
-        &|| {
-            std::fs::remove_file(&file).unwrap();
-            let _ = std::fs::remove_file(disk.path().join("view.us-east.state.1"));
-        },
-    ];
-    for (n, harm) in harms.iter().enumerate() {
-        east.change(|origin| drop(origin.put(&format!("ops/mail/{n}"))));
-        let follow = memory("eu-west", None, &["us-east"]);
-        let b = Replicator::start(|_| Ok(log.clone()), follow, Some(disk.path().to_owned())).await;
-        b.converges(&east).await;
-        b.stop().await;
-        assert!(file.exists(), "it is saved at the end");
-        harm();
-    }
-    a.stop().await;
-    east.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replicator_with_copies_on_disk_is_ready_without_its_log() {
-    let log = MemoryLog::new();
-    let east = Cell::start("us-east").await;
-    let disk = tempfile::tempdir().unwrap();
-    let a = publisher(&log, &east).await;
-    let follow = || memory("eu-west", None, &["us-east"]);
-    let b = Replicator::start(|_| Ok(log.clone()), follow(), Some(disk.path().to_owned())).await;
-    b.converges(&east).await;
-    b.stop().await;
-    log.set_away(true);
-    let b = Replicator::start(|_| Ok(log.clone()), follow(), Some(disk.path().to_owned())).await;
-    assert!(get(&b, "/readyz").await.starts_with("HTTP/1.1 200"));
-    let without = follower(&log).await;
-    let answer = get(&without, "/readyz?verbose").await;
-    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-    assert!(answer.contains("view us-east: not_loaded"), "never \"empty\": {answer}");
-    log.set_away(false);
-    tokio::time::timeout(DEADLINE, without.running.ready.wait()).await.expect("ready");
-    for replicator in [a, b, without] {
-        replicator.stop().await;
-    }
-    east.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_replicator_does_not_serve_is_refused_as_everywhere() {
     let replicator = follower(&MemoryLog::new()).await;
     let not_found = get(&replicator, "/v1/agents").await;
@@ -514,36 +241,6 @@ async fn what_a_replicator_does_not_serve_is_refused_as_everywhere() {
     let too_long = get(&replicator, &format!("/{}", "x".repeat(9_000))).await;
     assert!(too_long.starts_with("HTTP/1.1 400") && too_long.contains("invalid_parameter"), "{too_long}");
     replicator.stop().await;
-}
-
-async fn get(replicator: &Replicator, path: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(replicator.running.http).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    within(stream.read_to_string(&mut answer)).await.unwrap();
-    answer
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_publisher_says_where_the_cell_is_that_it_waits_for() {
-    let east = Cell::start("us-east").await;
-    let mut config = memory("us-east", Some(&east), &[]);
-    east.stop().await;
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", free.local_addr().unwrap());
-    drop(free);
-    config.cell.as_mut().unwrap().endpoints = vec![url.clone()];
-    let log = MemoryLog::new();
-    let a = Replicator::start(|_| Ok(log.clone()), config, None).await;
-    let told = format!("waiting: the cell at {url} cannot be reached: Connection refused");
-    let said = async {
-        while !get(&a, "/readyz?verbose").await.contains(&told) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    assert!(tokio::time::timeout(DEADLINE, said).await.is_ok(), "{}", get(&a, "/readyz?verbose").await);
-    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
