@@ -1,7 +1,7 @@
 //! Pages of one revision, as large as the way to the store carries in time.
 //!
-//! Promises that a store which answers one entry in time is read to the end, however slow it is, and that one which does
-//! not answer at all ends the reading. Never here: what the entries mean.
+//! Promises that a store which answers one entry in time is read to the end, however slow it is, and that one which falls
+//! silent, at the first page or in the middle, ends the reading after two calls. Never here: what the entries mean.
 
 use std::time::Duration;
 
@@ -11,9 +11,13 @@ use tokio::time::Instant;
 use super::Pace;
 use crate::store::{Entry, Page, Store, StoreError, limits};
 
-/// Entries of the first page. A page that was given up goes on to fill a slow way, so it begins small: a few dozen of
-/// usual size are there in time at 100 KB/s, and the three pages more that a fast way costs are not felt.
-const FIRST: usize = 64;
+/// Entries of the first page. A page that was given up goes on to fill a slow way, so it begins small: these are there in
+/// time at 10 KB/s, and the six pages more that a fast way costs are not felt.
+const FIRST: usize = 8;
+
+/// What is asked for when a page did not come. Only one entry tells a slow store from a silent one, and each page between
+/// would be another call that a silent one is waited for: from 500 entries by halves it was three quarters of a minute.
+const LEAST: usize = 1;
 
 /// A page that came within this may be twice as large the next time, and is still in time: a call may take thrice as long.
 const QUICK: Duration = Duration::from_secs(1);
@@ -68,14 +72,14 @@ impl<'a, S: Store> Pages<'a, S> {
         }
     }
 
-    /// The next page, asked for with fewer entries as long as it does not come: seven times until there is one entry.
+    /// The next page. One that does not come is asked for again with a single entry, and from there they grow again.
     async fn next(&mut self, prefix: &str, after: Option<&str>) -> Result<Page, StoreError> {
         loop {
             let asked = Instant::now();
             let answer = self.store.list(prefix, after, self.at, self.most).await;
             match answer {
-                Err(StoreError::Late(why)) if self.most > 1 => {
-                    self.most /= 2;
+                Err(StoreError::Late(why)) if self.most > LEAST => {
+                    self.most = LEAST;
                     self.late += 1;
                     self.why = why;
                 }

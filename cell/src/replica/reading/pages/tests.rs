@@ -24,6 +24,8 @@ struct Slow {
     bytes_per_second: Option<f64>,
     /// From when on the way is quick, if ever.
     slow_until: Option<Instant>,
+    /// After so many pages nothing comes any more, or what comes is slow.
+    turns_after: Option<usize>,
     /// How many entries each page was asked for, and whether it came.
     asked: Mutex<Vec<(usize, bool)>>,
 }
@@ -37,7 +39,7 @@ impl Slow {
             let also = (first..count.min(first + 100)).map(put).collect();
             inner.commit(Group { also, ..Group::default() }).await.unwrap();
         }
-        Self { inner, bytes_per_second, slow_until: None, asked: Mutex::default() }
+        Self { inner, bytes_per_second, slow_until: None, turns_after: None, asked: Mutex::default() }
     }
 
     async fn read(&self) -> Result<(Vec<Entry>, Revision), StoreError> {
@@ -62,7 +64,8 @@ impl Store for Slow {
     ) -> Result<Page, StoreError> {
         let page = self.inner.list(prefix, after, at, most).await?;
         let bytes: usize = page.entries.iter().map(|entry| entry.value.len()).sum();
-        let is_quick = self.slow_until.is_some_and(|until| Instant::now() >= until);
+        let before_turn = self.turns_after.is_some_and(|pages| self.asked.lock().unwrap().len() < pages);
+        let is_quick = before_turn || self.slow_until.is_some_and(|until| Instant::now() >= until);
         let rate = if is_quick { Some(QUICK_RATE) } else { self.bytes_per_second };
         let takes = rate.map(|rate| Duration::from_secs_f64(bytes as f64 / rate));
         let came = takes.filter(|takes| *takes <= CALL);
@@ -106,8 +109,8 @@ async fn a_quick_store_is_read_by_pages_of_the_largest_size_soon_and_nothing_is_
     let (entries, _) = store.read().await.unwrap();
     assert_eq!(entries.len(), 3000);
     let sizes: Vec<_> = store.asked().iter().map(|(most, _)| *most).collect();
-    assert_eq!(sizes[..4], [64, 128, 256, 500]);
-    assert!(sizes[4..].iter().all(|most| *most == 500), "{sizes:?}");
+    assert_eq!(sizes[..7], [8, 16, 32, 64, 128, 256, 500]);
+    assert!(sizes[7..].iter().all(|most| *most == 500), "{sizes:?}");
     assert_eq!(logged.lines(&["WARN"]), Vec::<String>::new());
 }
 
@@ -119,10 +122,24 @@ async fn a_store_behind_a_slow_way_is_read_whole_at_one_revision() {
         let (entries, at) = store.read().await.unwrap();
         assert_eq!(entries.len(), 300, "at {rate} bytes a second");
         assert!(entries.iter().all(|entry| entry.mod_revision <= at), "at {rate} bytes a second");
-        // Each page that came late was followed by a smaller one.
+        // Each page that came late was followed by the smallest, and that one came.
         for pair in store.asked().windows(2).filter(|pair| !pair[0].1) {
-            assert_eq!(pair[1].0, pair[0].0 / 2, "at {rate} bytes a second");
+            assert_eq!(pair[1], (1, true), "at {rate} bytes a second");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_way_that_grows_slow_in_the_middle_is_read_on_by_pages_that_it_carries() {
+    for rate in [100_000.0, 20_000.0, 1_000.0] {
+        let mut store = Slow::holding(1500, Some(rate)).await;
+        store.turns_after = Some(7);
+        let (entries, _) = store.read().await.unwrap();
+        assert_eq!(entries.len(), 1500, "at {rate} bytes a second");
+        let asked = store.asked();
+        assert_eq!(asked[7..9], [(500, false), (1, true)], "at {rate} bytes a second");
+        let late = asked.iter().filter(|(_, came)| !came).count();
+        assert_eq!(late, 1, "it grows no further than what comes in time, at {rate} bytes a second");
     }
 }
 
@@ -143,13 +160,24 @@ async fn a_store_that_does_not_answer_at_all_ends_the_reading() {
     let ended = store.read().await;
     assert_eq!(ended, Err(StoreError::Late("no answer from store-1 within 3 s".into())));
     let sizes: Vec<_> = store.asked().iter().map(|(most, _)| *most).collect();
-    assert_eq!(sizes, [64, 32, 16, 8, 4, 2, 1]);
-    assert_eq!(began.elapsed(), CALL * 7);
+    assert_eq!(sizes, [8, 1]);
+    assert_eq!(began.elapsed(), CALL * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_falls_silent_in_the_middle_ends_the_reading_after_two_calls() {
+    let mut store = Slow::holding(3000, None).await;
+    store.turns_after = Some(10);
+    let ended = store.read().await;
+    assert_eq!(ended, Err(StoreError::Late("no answer from store-1 within 3 s".into())));
+    let silent: Vec<_> = store.asked().into_iter().skip(10).collect();
+    assert_eq!(silent, [(500, false), (1, false)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reading_that_takes_long_says_how_far_it_is_where_and_why_every_ten_seconds() {
-    let store = Slow::holding(719, Some(20_000.0)).await;
+    let mut store = Slow::holding(719, Some(20_000.0)).await;
+    store.turns_after = Some(4);
     let (logged, began) = (Logged::begin(), Instant::now());
     store.read().await.unwrap();
     let warnings = logged.lines(&["WARN"]);
@@ -157,7 +185,9 @@ async fn a_reading_that_takes_long_says_how_far_it_is_where_and_why_every_ten_se
     assert!((1..=tens).contains(&warnings.len()), "{tens} times ten seconds: {warnings:#?}");
     assert!(warnings.len() * 2 >= tens, "{tens} times ten seconds: {warnings:#?}");
     let last = warnings.last().unwrap();
-    for fact in ["region=us", "entries=", "under=\"reg/\"", "page=16", "no answer from store-1 within 3 s"] {
+    for fact in
+        ["region=us", "entries=", "under=\"reg/\"", "page=8", "late=1", "no answer from store-1 within 3 s"]
+    {
         assert!(last.contains(fact), "{fact} in {last}");
     }
     assert!(!last.contains("entries=0"), "{last}");
