@@ -59,6 +59,8 @@ pub struct Replica<S> {
     unsaved: Unsaved,
     silence: Silence,
     audits: Audits,
+    /// Why the state has to be read anew, until it was: an outage on the way there must not have it forgotten.
+    reload: Option<&'static str>,
     /// The store does not answer, and that was said.
     is_away: bool,
     foreign: u64,
@@ -95,6 +97,7 @@ impl<S: Store> Replica<S> {
         let last_beat = LastBeat::open(file.as_ref(), view.region()).await;
         let candidates = Candidates::default();
         let audits = Audits::new(None);
+        let reload = view.position().is_none().then_some(STARTED);
         Self {
             store,
             view,
@@ -109,6 +112,7 @@ impl<S: Store> Replica<S> {
             unsaved: Unsaved::default(),
             silence: Silence::default(),
             audits,
+            reload,
             is_away: false,
             foreign: 0,
         }
@@ -130,11 +134,10 @@ impl<S: Store> Replica<S> {
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut backoff = Backoff::new(Duration::from_millis(200), FOLLOW_AGAIN);
         let mut saver = disk::Saver::new(self.file.clone(), SAVE_EVERY, self.unsaved.clone());
-        let mut reload = self.view.position().is_none().then_some(STARTED);
         'run: loop {
             let ended = tokio::select! {
                 () = cancel.cancelled() => break,
-                ended = self.connected(reload, &mut saver, &mut backoff) => ended,
+                ended = self.connected(&mut saver, &mut backoff) => ended,
             };
             match ended {
                 Ended::Broken(error) => {
@@ -142,7 +145,6 @@ impl<S: Store> Replica<S> {
                         saver.hurry();
                     }
                     self.say_away(&error);
-                    reload = self.view.position().is_none().then_some(STARTED);
                     let again = tokio::time::Instant::now() + backoff.next(random::chance());
                     loop {
                         tokio::select! {
@@ -153,11 +155,19 @@ impl<S: Store> Replica<S> {
                         }
                     }
                 }
-                Ended::Refounded => reload = Some("new_incarnation"),
-                Ended::Reload(reason) => reload = Some(reason),
+                Ended::Refounded => self.is_doubted("new_incarnation"),
+                Ended::Reload(reason) => self.is_doubted(reason),
             }
         }
         saver.save_last(&self.view, self.beat.as_ref(), &self.clock).await;
+    }
+
+    /// The state is read anew before anything else of the store is believed, and nobody is told meanwhile that it is
+    /// current (I20).
+    fn is_doubted(&mut self, reason: &'static str) {
+        self.reload = Some(reason);
+        self.view.doubt(self.clock.now());
+        self.publish();
     }
 
     /// Says that the store is away, once for each outage; its later tries are steps of one and the same.
@@ -183,13 +193,8 @@ impl<S: Store> Replica<S> {
         self.is_away = true;
     }
 
-    async fn connected(
-        &mut self,
-        reload: Option<&'static str>,
-        saver: &mut disk::Saver,
-        backoff: &mut Backoff,
-    ) -> Ended {
-        match self.try_connected(reload, saver, backoff).await {
+    async fn connected(&mut self, saver: &mut disk::Saver, backoff: &mut Backoff) -> Ended {
+        match self.try_connected(saver, backoff).await {
             Ok(ended) => ended,
             Err(StoreError::Compacted(_)) => Ended::Reload("history_passed"),
             Err(error) => Ended::Broken(error),
@@ -198,7 +203,6 @@ impl<S: Store> Replica<S> {
 
     async fn try_connected(
         &mut self,
-        reload: Option<&'static str>,
         saver: &mut disk::Saver,
         backoff: &mut Backoff,
     ) -> Result<Ended, StoreError> {
@@ -212,14 +216,14 @@ impl<S: Store> Replica<S> {
         }
         self.last_beat.is_settled();
         let same = self.view.position().is_some_and(|p| p.incarnation == founding.incarnation);
-        if same && !self.same_lineage(head, reload).await? {
+        if same && !self.same_lineage(head).await? {
             return self.found_over(&founding, "it is another one than before").await;
         }
         if !same && shown >= founding.incarnation.ordinal() {
             // An older history came back (a backup), or a stranger's with the same ordinal (F52).
             return self.found_over(&founding, "it does not come after ours").await;
         }
-        let reason = if same { reload } else { Some(reload.unwrap_or("new_incarnation")) };
+        let reason = if same { self.reload } else { Some(self.reload.unwrap_or("new_incarnation")) };
         let from = match (reason, self.view.position()) {
             (None, Some(position)) => position.revision,
             (reason, _) => self.load(&founding.incarnation, reason.unwrap_or(STARTED)).await?,
@@ -278,16 +282,15 @@ impl<S: Store> Replica<S> {
     /// The beat at the last applied position is what it was, and the head has not gone back.
     ///
     /// Before a reload that beat need not be readable (it may be compacted away), and nobody is served deltas across a
-    /// reload. The beat at the head tells enough: within one history it is never older than one that was seen.
-    async fn same_lineage(&self, head: Revision, reload: Option<&str>) -> Result<bool, StoreError> {
+    /// reload. The beat at the head tells enough: within one history it is never older than one that was seen. After an
+    /// outage, in which a backup may have been restored, it is asked for all the same as long as it can be read.
+    async fn same_lineage(&self, head: Revision) -> Result<bool, StoreError> {
         let Some(position) = self.view.position() else { return Ok(true) };
         if head < position.revision {
             return Ok(false);
         }
-        if reload.is_some() {
-            let (now, _) = self.store.get(keys::BEAT, None).await?;
-            let last = now.map_or(Revision(0), |entry| entry.mod_revision);
-            return Ok(self.beat.as_ref().is_none_or(|(_, seen)| last >= *seen));
+        if self.reload.is_some() && !self.is_away {
+            return self.is_no_older().await;
         }
         match self.store.get(keys::BEAT, Some(position.revision)).await {
             Ok((entry, _)) => {
@@ -297,8 +300,16 @@ impl<S: Store> Replica<S> {
                 Ok(found == known)
             }
             Err(StoreError::Ahead(_)) => Ok(false),
+            Err(StoreError::Compacted(_)) if self.reload.is_some() => self.is_no_older().await,
             Err(error) => Err(error),
         }
+    }
+
+    /// The beat at the head is the last one that was seen, or a later one.
+    async fn is_no_older(&self) -> Result<bool, StoreError> {
+        let (now, _) = self.store.get(keys::BEAT, None).await?;
+        let last = now.map_or(Revision(0), |entry| entry.mod_revision);
+        Ok(self.beat.as_ref().is_none_or(|(_, seen)| last >= *seen))
     }
 
     fn awaited(&self) -> Pace {
@@ -331,6 +342,7 @@ impl<S: Store> Replica<S> {
                 "the state read at {at} is older than what is known"
             )));
         }
+        self.reload = None;
         self.say_loaded(at, reason);
         self.keeper.reload(&self.view, || self.publish());
         Ok(at)

@@ -288,6 +288,15 @@ impl View {
         Outcome::Applied
     }
 
+    /// Calls the state current no longer, until it is heard of anew: its holder has reason to doubt it and reads it again
+    /// (I20). It makes nothing younger.
+    pub fn doubt(&mut self, now: Instant) {
+        let heard = self.loaded.as_mut().and_then(|loaded| loaded.heard.as_mut());
+        if let Some(heard) = heard {
+            *heard = Heard { at: now, age: heard.age(now).max(limits::CURRENT_AGE) };
+        }
+    }
+
     /// Replaces the state by a verified snapshot.
     ///
     /// Within one incarnation the position never goes back (I31): an older snapshot is a duplicate. `reason` says why,

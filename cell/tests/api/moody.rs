@@ -29,6 +29,8 @@ pub(super) enum Mood {
     Full,
     /// Its history leaves out what happened to registrations, as watches of etcd have.
     Forgetful,
+    /// The same, and whoever begins to read its state is told that it cannot be reached.
+    Headless,
 }
 
 /// Far more than any test asks. Whoever asks in a loop without a pause would keep a test's only thread for ever.
@@ -41,6 +43,7 @@ pub(super) struct Moody {
     mood: Arc<AtomicU8>,
     asked: Arc<AtomicUsize>,
     waits: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
 }
 
 /// The history, which may come late.
@@ -67,7 +70,7 @@ impl Follow for MoodyFollow {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let mut happened = self.held.take().unwrap_or_default();
-        if self.store.is(Mood::Forgetful) {
+        if self.store.is(Mood::Forgetful) || self.store.is(Mood::Headless) {
             for revision in &mut happened {
                 revision.effects.retain(|effect| match effect {
                     Effect::Put(entry) => !entry.key.starts_with("reg/"),
@@ -92,6 +95,7 @@ impl Moody {
             mood: Arc::new(AtomicU8::new(mood as u8)),
             asked: Arc::default(),
             waits: Arc::default(),
+            refused: Arc::default(),
         }
     }
 
@@ -112,6 +116,11 @@ impl Moody {
     /// Whether anybody waited for a page of a state that was begun.
     pub(super) fn was_waited_for(&self) -> bool {
         self.waits.load(Ordering::SeqCst)
+    }
+
+    /// How often somebody began to read its state and was refused.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     fn inner(&self) -> Embedded {
@@ -161,6 +170,10 @@ impl Store for Moody {
         most: usize,
     ) -> Result<Page, StoreError> {
         self.reached()?;
+        if at.is_none() && self.is(Mood::Headless) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(StoreError::Unavailable("it broke off".into()));
+        }
         while at.is_some() && self.is(Mood::Slow) {
             self.waits.store(true, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(10)).await;

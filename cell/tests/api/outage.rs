@@ -244,6 +244,36 @@ async fn a_replica_that_its_watch_misled_finds_out_and_reads_anew() {
     assert_eq!(logged.lines(&["WARN", "replica loaded", "reason=\"digest\""]).len(), 1, "in the log as well");
 }
 
+#[tokio::test]
+async fn i20_a_replica_that_was_misled_is_not_current_until_it_was_read_anew_through_any_outage() {
+    let store = Moody::new(Mood::Well);
+    let cell = Cell::with("us", &[], store.clone()).await;
+    cell.keeps().await;
+    cell.register_plain("ops/mail/1").await;
+    eventually("it is current", || async { (shown(&cell).await == ("current".into(), 1)).then_some(()) })
+        .await;
+    store.becomes(Mood::Headless);
+    cell.register_plain("ops/mail/2").await;
+    eventually("it finds out, and the store breaks off", || async { (store.refused() > 0).then_some(()) })
+        .await;
+    // Each try finds the store there and its history open to be followed; only the state cannot be read.
+    eventually("it tries again and again", || async {
+        let (state, agents) = shown(&cell).await;
+        assert!(state != "current", "I20: {agents} agents of 2 called {state}");
+        (store.refused() > 8).then_some(())
+    })
+    .await;
+    store.becomes(Mood::Well);
+    eventually("it is current again", || async {
+        let (state, agents) = shown(&cell).await;
+        assert!(state != "current" || agents == 2, "I20: {agents} agents called {state}");
+        (state == "current").then_some(())
+    })
+    .await;
+    let regions = cell.get("/v1/regions").await.json();
+    assert_eq!(regions["regions"][0]["last_resync"]["reason"], "digest", "the reason is kept");
+}
+
 /// The age of a state is counted from when it was the head, and not from when it had been read.
 #[tokio::test]
 async fn i20_i21_a_state_that_was_read_slowly_is_as_old_as_its_first_page() {
