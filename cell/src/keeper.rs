@@ -198,7 +198,7 @@ impl<S: Store> Keeper<S> {
                 Beaten::Fenced
             }
             // Age grows meanwhile; the office ends by its own judgement, not by a missed beat.
-            Err(StoreError::Full) => Beaten::Full,
+            Err(StoreError::Full(_)) => Beaten::Full,
             Err(error) => {
                 tracing::warn!(%error, "beat not written");
                 Beaten::Unheard

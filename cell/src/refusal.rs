@@ -6,7 +6,6 @@ use rollcall_model::{Code, Epoch, Invalid, Registration};
 
 use crate::store::StoreError;
 use crate::store::silence::Ailing;
-use crate::store::space::REMEDY;
 
 /// Who holds the instance now, for the loser of an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,9 +92,12 @@ impl Refusal {
     pub fn store(error: &StoreError) -> Self {
         match error {
             StoreError::Unknown(_) => Self::new(Code::OutcomeUnknown, error.to_string()),
-            StoreError::Full => Self {
+            StoreError::Full(bound) => Self {
                 retry_after: Some(STORE_RETRY),
-                ..Self::new(Code::StoreUnavailable, format!("nothing was written: {error}; {REMEDY}"))
+                ..Self::new(
+                    Code::StoreUnavailable,
+                    format!("nothing was written: {error}; {}", bound.remedy()),
+                )
             },
             StoreError::Unavailable(_) | StoreError::Late(_) | StoreError::Foreign(..) => Self {
                 retry_after: Some(STORE_RETRY),

@@ -361,8 +361,8 @@ impl Registrar {
         if let Some(ailing) = self.silence.now() {
             return Refusal::ailing(&ailing);
         }
-        Refusal::store(&match self.space.lacks_for() {
-            Some(_) => StoreError::Full,
+        Refusal::store(&match self.space.lacks() {
+            Some((bound, _)) => StoreError::Full(bound),
             None => StoreError::Unavailable(otherwise.to_owned()),
         })
     }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rollcall_model::Revision;
+use space::Bound;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -157,9 +158,9 @@ pub enum StoreError {
     /// It may or may not have been written: only a read can tell.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
-    /// Nothing was written; the store has no space left.
+    /// Nothing was written; the store has no space left within this bound.
     #[error("the store is out of space")]
-    Full,
+    Full(Bound),
     /// The history is gone at least up to this revision; read the whole state.
     #[error("the history before revision {0} is gone")]
     Compacted(Revision),

@@ -53,7 +53,7 @@ impl<S: Store> Store for Noticed<S> {
         let asked = self.silence.asks(Lane::Write);
         let committed = asked.answered(self.store.commit(group).await);
         match &committed {
-            Err(StoreError::Full) => self.space.refused(),
+            Err(StoreError::Full(bound)) => self.space.refused(*bound),
             Ok(Committed::Done { .. }) if puts => self.space.took(),
             Ok(_) | Err(_) => {}
         }
@@ -86,8 +86,8 @@ impl<S: Store> Store for Noticed<S> {
         // It may wait for years; what it does meanwhile is to read.
         let tenure = self.store.campaign(candidate).await;
         self.silence.told(Lane::Read, &tenure);
-        if matches!(tenure, Err(StoreError::Full)) {
-            self.space.refused();
+        if let Err(StoreError::Full(bound)) = tenure {
+            self.space.refused(bound);
         }
         tenure
     }

@@ -147,7 +147,7 @@ impl Silence {
             // What it refuses it answers.
             Ok(_)
             | Err(
-                StoreError::Full
+                StoreError::Full(_)
                 | StoreError::Compacted(_)
                 | StoreError::Ahead(_)
                 | StoreError::Foreign(..)
@@ -184,6 +184,7 @@ impl Drop for Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::space::Bound;
 
     fn away() -> Result<(), StoreError> {
         Err(StoreError::Unavailable("nobody is there".into()))
@@ -199,7 +200,7 @@ mod tests {
         let silent = silence.now().unwrap();
         assert_eq!(silent.lasts, Duration::from_secs(3), "since the first of the row");
         assert!(silent.why.contains("nobody is there"), "{silent:?}");
-        let _ = silence.asks(Lane::Read).answered(Err::<(), _>(StoreError::Full));
+        let _ = silence.asks(Lane::Read).answered(Err::<(), _>(StoreError::Full(Bound::Quota)));
         assert_eq!(silence.now(), None, "a refusal is an answer");
     }
 

@@ -9,9 +9,33 @@ use std::time::Duration;
 use rollcall_runtime::meter::Metrics;
 use tokio::time::Instant;
 
-/// What the operator is told to do, in the alarm, in readiness and in refusals alike.
-pub const REMEDY: &str = "renewals go on and nothing new is written: compact and defragment the store or give it more \
-                          space; an etcd then wants `etcdctl alarm disarm`";
+/// What bounds a store's space: what is to be done about a full one depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A figure that etcd was given; it raises an alarm and takes nothing until somebody has put that out.
+    Quota,
+    /// The disk under the data directory, or what the system lets the process have of it.
+    Disk,
+}
+
+impl Bound {
+    /// What the operator is told to do, in the alarm, in readiness and in refusals alike. It holds no semicolon, which is
+    /// what ends a line of readiness in a refusal.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::Quota => {
+                "renewals go on and nothing new is written: compact and defragment etcd or raise its quota, then \
+                 `etcdctl alarm disarm`"
+            }
+            Self::Disk => {
+                "renewals go on and nothing new is written: make room on the disk that data_dir is on or raise the limit \
+                 on it, and it goes on by itself"
+            }
+        }
+    }
+}
+
 /// A put that is heard may have been written before the last refusal, and be late by so much.
 const LATE: Duration = Duration::from_secs(5);
 
@@ -21,15 +45,16 @@ pub struct Space(Arc<Mutex<Option<Lack>>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Lack {
+    bound: Bound,
     since: Instant,
     last: Instant,
 }
 
 impl Space {
-    /// Since when there is none; `None` while there is.
+    /// Within which bound there is none, and for how long; `None` while there is.
     #[must_use]
-    pub fn lacks_for(&self) -> Option<Duration> {
-        self.lack().map(|lack| lack.since.elapsed())
+    pub fn lacks(&self) -> Option<(Bound, Duration)> {
+        self.lack().map(|lack| (lack.bound, lack.since.elapsed()))
     }
 
     /// Shows it.
@@ -47,13 +72,13 @@ impl Space {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn refused(&self) {
+    pub(super) fn refused(&self, bound: Bound) {
         let now = Instant::now();
         let mut lack = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lack.is_none() {
-            tracing::error!("store out of space: {REMEDY}");
+            tracing::error!("store out of space: {}", bound.remedy());
         }
-        *lack = Some(Lack { since: lack.map_or(now, |lack| lack.since), last: now });
+        *lack = Some(Lack { bound, since: lack.map_or(now, |lack| lack.since), last: now });
     }
 
     pub(super) fn took(&self) {

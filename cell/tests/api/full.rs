@@ -28,6 +28,16 @@ async fn f08_a_keeper_that_dies_while_the_store_is_full_is_followed_by_whoever_s
 
 #[tokio::test]
 async fn f08_a_full_store_is_told_by_the_refusal_the_figure_and_readiness_until_it_has_space() {
+    is_told_until_it_has_space(Mood::Full, ["compact and defragment etcd", "alarm disarm"], "data_dir").await;
+}
+
+#[tokio::test]
+async fn f08_a_full_disk_is_told_with_what_helps_against_it_and_not_with_what_helps_etcd() {
+    is_told_until_it_has_space(Mood::DiskFull, ["make room on the disk", "data_dir"], "etcd").await;
+}
+
+/// It is told with these words, and not with that one, which is about another store.
+async fn is_told_until_it_has_space(full: Mood, words: [&str; 2], other: &str) {
     let store = Moody::new(Mood::Well);
     let cell = Cell::with("us", &[], store.clone()).await;
     cell.keeps().await;
@@ -37,14 +47,15 @@ async fn f08_a_full_store_is_told_by_the_refusal_the_figure_and_readiness_until_
         metrics.contains(&format!("{figure} {value}\n"))
     };
     assert!(shows("0").await);
-    store.becomes(Mood::Full);
+    store.becomes(full);
     eventually("the keeper's beat finds out", || async { shows("1").await.then_some(()) }).await;
     let refused = cell.post("/v1/registrations", &plain("ops/mail/1")).await;
     refused.refused(503, "store_unavailable");
     let ready = cell.get("/readyz?verbose").await;
     assert_eq!(ready.status, 200, "readers are served");
     for told in [&refused.text, &ready.text] {
-        assert!(told.contains("out of space") && told.contains("compact and defragment"), "{told}");
+        assert!(told.contains("out of space") && words.iter().all(|word| told.contains(word)), "{told}");
+        assert!(!told.contains(other), "{told}");
     }
     store.becomes(Mood::Well);
     eventually("it has space again", || async { shows("0").await.then_some(()) }).await;

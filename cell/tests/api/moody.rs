@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use rollcall_cell::store::embedded::{Embedded, EmbeddedFollow};
+use rollcall_cell::store::space::Bound;
 use rollcall_cell::store::{
     Committed, Effect, Entry, Follow, Group, Happened, Page, Store, StoreError, Tenure,
 };
@@ -25,8 +26,10 @@ pub(super) enum Mood {
     Slow,
     /// It cannot be reached, and what was followed breaks off.
     Severed,
-    /// It has no space: it takes no write that puts anything.
+    /// It has no space within its quota, as etcd: it takes no write that puts anything.
     Full,
+    /// The same, and it is the disk that is full.
+    DiskFull,
     /// Its history leaves out what happened to registrations, as watches of etcd have.
     Forgetful,
     /// The same, and whoever begins to read its state is told that it cannot be reached.
@@ -146,8 +149,10 @@ impl Store for Moody {
 
     async fn commit(&self, group: Group) -> Result<Committed, StoreError> {
         self.reached()?;
-        if self.is(Mood::Full) && group.puts() {
-            return Err(StoreError::Full);
+        for (mood, bound) in [(Mood::Full, Bound::Quota), (Mood::DiskFull, Bound::Disk)] {
+            if self.is(mood) && group.puts() {
+                return Err(StoreError::Full(bound));
+            }
         }
         let is_owners = !group.writes.is_empty();
         let committed = self.inner().commit(group).await;

@@ -10,6 +10,7 @@ use rollcall_cell::config::CellConfig;
 use rollcall_cell::keeper::KeeperHandle;
 use rollcall_cell::store::contract::{commit, follow_until, put, within};
 use rollcall_cell::store::etcd::Etcd;
+use rollcall_cell::store::space::Bound;
 use rollcall_cell::store::{Committed, Follow, Group, Op, Store, StoreError, keys};
 use rollcall_cell::{Start, run};
 use rollcall_model::Clock;
@@ -256,7 +257,7 @@ async fn fill(store: &Etcd) {
         loop {
             let group = Group { also: vec![put("a", &large)], ..Group::default() };
             match store.commit(group).await {
-                Err(StoreError::Full) => break,
+                Err(StoreError::Full(Bound::Quota)) => break,
                 // A busy machine may make etcd late.
                 Ok(Committed::Done { .. }) | Err(StoreError::Unknown(_) | StoreError::Unavailable(_)) => {}
                 other => panic!("{other:?}"),
@@ -283,7 +284,7 @@ async fn f08_whoever_stood_for_office_before_the_store_was_full_wins_it_while_it
     .await;
     fill(&store).await;
     let late = within("an answer", store.campaign("third")).await;
-    assert!(matches!(late, Err(StoreError::Full)), "{late:?}");
+    assert!(matches!(late, Err(StoreError::Full(Bound::Quota))), "{late:?}");
 
     // As when its process is killed: nobody resigns, and the lease is revoked or lapses.
     let term = first.term;

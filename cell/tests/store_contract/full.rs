@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use rollcall_cell::store::contract::{commit, put};
 use rollcall_cell::store::embedded::Embedded;
+use rollcall_cell::store::space::Bound;
 use rollcall_cell::store::{Group, Store, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -89,7 +90,7 @@ async fn is_refused_and_goes_on(store: Embedded, fill: impl Fn(), free: impl Fn(
                     }
                 }
             }
-            assert_eq!(outcome, Some(StoreError::Full), "round {round}, {bytes} bytes");
+            assert_eq!(outcome, Some(StoreError::Full(Bound::Disk)), "round {round}, {bytes} bytes");
         }
         free();
         let next = commit(&store, vec![put("a", "3")]).await;

@@ -11,7 +11,6 @@ use crate::api::http::parameters::Parameters;
 use crate::api::http::{Answer, Shared};
 use crate::refusal::Refusal;
 use crate::regions::Which;
-use crate::store::space;
 
 pub(super) fn text(text: String) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
@@ -63,8 +62,8 @@ fn store(api: &Shared) -> String {
     if let Some(ailing) = api.silence.now() {
         return ailing.to_string();
     }
-    match api.space.lacks_for() {
-        Some(time) => format!("out of space for {} s: {}", time.as_secs(), space::REMEDY),
+    match api.space.lacks() {
+        Some((bound, time)) => format!("out of space for {} s: {}", time.as_secs(), bound.remedy()),
         None => "it answers".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionError};
 
 use crate::store::StoreError;
+use crate::store::space::Bound;
 
 /// A failure before the commit: the transaction is gone and nothing was written.
 pub(super) struct Failure(pub(super) StoreError);
@@ -13,7 +14,7 @@ pub(super) struct Failure(pub(super) StoreError);
 impl From<StorageError> for Failure {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::Io(error) if out_of_space(&error) => Self(StoreError::Full),
+            StorageError::Io(error) if out_of_space(&error) => Self(StoreError::Full(Bound::Disk)),
             other => Self(StoreError::Unavailable(other.to_string())),
         }
     }
@@ -65,7 +66,9 @@ pub(super) fn opening(path: &Path, error: DatabaseError) -> StoreError {
         DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable(format!(
             "{path} is in use by another process: end that one, or give this one a data_dir of its own"
         )),
-        DatabaseError::Storage(StorageError::Io(error)) if out_of_space(&error) => StoreError::Full,
+        DatabaseError::Storage(StorageError::Io(error)) if out_of_space(&error) => {
+            StoreError::Full(Bound::Disk)
+        }
         other => StoreError::Unavailable(format!(
             "{path}: {other}: if it is no store of this program, put it away; if it is, put a backup in its place"
         )),

@@ -119,7 +119,8 @@ impl Medium {
     }
 
     fn note<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(Failure(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Full)) = done {
+        if let Err(Failure(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Full(_))) = done
+        {
             self.distrust();
         }
         done
@@ -204,6 +205,7 @@ mod tests {
     use super::super::Embedded;
     use super::*;
     use crate::store::contract::{commit, put};
+    use crate::store::space::Bound;
     use crate::store::{Group, Store};
 
     /// A disk that outlives the database on it, and is full when it is told to be.
@@ -271,8 +273,12 @@ mod tests {
         disk.full.store(true, Ordering::Release);
         let large = "x".repeat(1000 * 1024);
         let group = || Group { also: vec![put("b", &large), put("a", "2")], ..Group::default() };
-        assert_eq!(store.commit(group()).await, Err(StoreError::Full));
-        assert_eq!(store.commit(group()).await, Err(StoreError::Full), "still, and not for another reason");
+        assert_eq!(store.commit(group()).await, Err(StoreError::Full(Bound::Disk)));
+        assert_eq!(
+            store.commit(group()).await,
+            Err(StoreError::Full(Bound::Disk)),
+            "still, and not for another reason"
+        );
 
         disk.full.store(false, Ordering::Release);
         let second = commit(&store, vec![put("c", "3")]).await;

@@ -9,6 +9,7 @@ use rollcall_model::Revision;
 use tonic::{Code, ConnectError, Status};
 
 use crate::store::StoreError;
+use crate::store::space::Bound;
 
 /// What to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ fn sort_status(status: &Status, asked: Revision) -> Meaning {
     match status.code() {
         Code::OutOfRange if message.contains(COMPACTED) => Meaning::Answer(StoreError::Compacted(asked)),
         Code::OutOfRange if message.contains(AHEAD) => Meaning::Answer(StoreError::Ahead(asked)),
-        Code::ResourceExhausted if message.contains(FULL) => Meaning::Answer(StoreError::Full),
+        Code::ResourceExhausted if message.contains(FULL) => Meaning::Answer(StoreError::Full(Bound::Quota)),
         Code::Unavailable | Code::ResourceExhausted if TURNED_AWAY.contains(&message) => {
             Meaning::NotReached(told())
         }
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn no_space_is_full_and_not_worth_another_member() {
         let full = sorted(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
-        assert_eq!(full, Meaning::Answer(StoreError::Full));
+        assert_eq!(full, Meaning::Answer(StoreError::Full(Bound::Quota)));
     }
 
     #[test]
