@@ -4,36 +4,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rollcall_model::{Clock, Heard, History, Position, Region, Revision, View, limits};
-use rollcall_proto::disk::{self, Saved};
+use rollcall_proto::disk::{self, Newest, Saved};
 use rollcall_proto::store::Beat;
 use rollcall_runtime::files;
 use rollcall_runtime::unsaved::Unsaved;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Reads the newest generation that is whole and of this region; a damaged one is reported and passed over.
+/// Reads the generation that is newest by what is in it, whole and of this region; a damaged one is reported and passed
+/// over.
 pub async fn load(file: Option<PathBuf>, region: &Region) -> Option<Saved> {
     let file = file?;
     let region = region.clone();
     let read = tokio::task::spawn_blocking(move || {
-        for (path, bytes) in files::read_generations(&file) {
-            let bytes = match bytes {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "disk copy not read");
-                    continue;
-                }
-            };
-            match disk::decode(&bytes) {
-                Ok(saved) if saved.snapshot.head().region == region => return Some(saved),
-                Ok(saved) => {
-                    tracing::warn!(path = %path.display(), found = %saved.snapshot.head().region, "disk copy is of another region");
-                }
-                Err(error) => tracing::warn!(path = %path.display(), %error, "disk copy cannot be used"),
-            }
+        let Newest { found, unusable } = disk::newest(&region, files::read_generations(&file));
+        for (path, why) in unusable {
+            tracing::warn!(path = %path.display(), %region, why, "disk copy cannot be used");
         }
-        None
+        let (path, saved) = found?;
+        files::name_newest(&file, &path);
+        Some(saved)
     });
     read.await.ok().flatten()
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rollcall_model::{Clock, Heard, Instant, Position, Region, View};
-use rollcall_proto::disk::{self, Saved};
+use rollcall_proto::disk::{self, Newest, Saved};
 use tokio::task::JoinHandle;
 
 use files::Generations;
@@ -47,7 +47,7 @@ pub(crate) struct Copies {
 struct Writer {
     files: Generations,
     lock: Option<File>,
-    /// Whether the newest generation was found or made good.
+    /// Whether the generation of the newest name was found or made good, and the newest.
     is_good: bool,
     took: Duration,
     /// Told once in a row.
@@ -133,24 +133,15 @@ impl Copies {
 }
 
 impl Writer {
-    /// The newest copy that is whole and of this region; each that is not is told of.
+    /// The copy that is newest by what is in it, whole and of this region; each that is not is told of.
     fn read(&mut self, region: &Region) -> Option<Saved> {
-        for (path, read) in self.files.read() {
-            let is_newest = path == self.files.newest();
-            let read = read.map_err(|error| error.to_string());
-            match read.and_then(|bytes| disk::decode(&bytes).map_err(|error| error.to_string())) {
-                Ok(saved) if saved.snapshot.head().region == *region => {
-                    self.is_good = is_newest;
-                    return Some(saved);
-                }
-                Ok(saved) => {
-                    let found = &saved.snapshot.head().region;
-                    tracing::warn!(path = %path.display(), %found, "copy on disk is of another region");
-                }
-                Err(error) => tracing::warn!(path = %path.display(), error, "copy on disk cannot be used"),
-            }
+        let Newest { found, unusable } = disk::newest(region, self.files.read());
+        for (path, why) in unusable {
+            tracing::warn!(path = %path.display(), %region, why, "copy on disk cannot be used");
         }
-        None
+        let (path, saved) = found?;
+        self.is_good = path == self.files.newest();
+        Some(saved)
     }
 
     fn write(&mut self, region: &Region, saved: &Saved) {
@@ -169,7 +160,9 @@ impl Writer {
         if self.lock.is_none() {
             self.lock = self.files.lock()?;
             // What another process wrote meanwhile is good: it was its writer.
-            self.is_good |= self.files.newest().exists() && disk_is_good(&self.files);
+            let region = &saved.snapshot.head().region;
+            let newest = disk::newest(region, self.files.read()).found;
+            self.is_good = newest.is_some_and(|(path, _)| path == self.files.newest());
         }
         if self.lock.is_none() {
             return Ok(());
@@ -178,13 +171,6 @@ impl Writer {
         self.is_good = true;
         Ok(())
     }
-}
-
-fn disk_is_good(files: &Generations) -> bool {
-    let newest = files.read().next();
-    newest.is_some_and(|(path, read)| {
-        path == files.newest() && read.is_ok_and(|bytes| disk::decode(&bytes).is_ok())
-    })
 }
 
 /// Puts a copy into an empty view, as old as [`rollcall_model::Moment::ago`] says.

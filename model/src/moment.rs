@@ -44,6 +44,16 @@ impl Moment {
         self
     }
 
+    /// Whether this came after the other: by the uptime where both are of one boot, which nobody puts back, and by the
+    /// wall clock else.
+    #[must_use]
+    pub fn is_after(&self, other: &Self) -> bool {
+        match (&self.uptime, &other.uptime) {
+            (Some(this), Some(that)) if this.boot == that.boot => this.ms > that.ms,
+            _ => self.wall > other.wall,
+        }
+    }
+
     /// How long ago this was, told later: by whichever clock says longer, and never less than nothing.
     ///
     /// In another boot, or on another machine that the file came to, the wall clock alone knows.
@@ -77,6 +87,15 @@ mod tests {
         }
         // One that was put forward makes it older, which is the safe side.
         assert_eq!(saved.ago(&at(101 * DAY, "one", 65_000)), Duration::from_secs(86_400));
+    }
+
+    #[test]
+    fn f15_what_came_later_is_told_by_the_uptime_of_one_boot_and_by_the_wall_clock_else() {
+        let (early, late) = (at(100 * DAY, "one", 5_000), at(99 * DAY, "one", 6_000));
+        assert!(late.is_after(&early) && !early.is_after(&late), "the wall clock was put back between them");
+        let next = at(100 * DAY + 1, "two", 1);
+        assert!(next.is_after(&early) && !early.is_after(&next), "another boot");
+        assert!(!early.is_after(&early));
     }
 
     #[test]

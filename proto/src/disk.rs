@@ -1,16 +1,19 @@
 //! A state as bytes for a file: magic, format, length and checksum before the message, so that a torn or foreign file
 //! is told from a good one (promise I24). Reading and writing files is for the edges.
 
+mod newest;
+
 use std::sync::Arc;
 
 use prost::Message;
 use rollcall_model::history::Step;
-use rollcall_model::{Moment, Revision, Snapshot, SnapshotBuilder, Timestamp, Uptime};
+use rollcall_model::{Moment, Revision, Snapshot, SnapshotBuilder, SnapshotHead, Timestamp, Uptime};
 
 use crate::convert::{delta, delta_from, head, head_from, registration, registration_from};
 use crate::reader::{Field, Value, field};
 use crate::store::Beat;
 use crate::{Reader, Unreadable, Writer, v1};
+pub use newest::{Newest, newest};
 
 const MAGIC: &[u8; 8] = b"ROLLCALL";
 const FORMAT: u32 = 1;
@@ -88,6 +91,49 @@ pub fn encode(saved: &Saved) -> Vec<u8> {
 /// # Errors
 /// Cut, changed, foreign, of another format, or not the state it claims to be.
 pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
+    let (records, others) = parts(bytes)?;
+    let Frame { head, saved_at, message } = Frame::of(&others)?;
+    let mut builder = SnapshotBuilder::begin(head);
+    let mut reader = Reader::default();
+    for record in records {
+        builder.add([Arc::new(reader.registration(record)?)]);
+    }
+    let snapshot = builder.finish().map_err(|unverified| Unreadable::new("disk", unverified.as_str()))?;
+    Ok(Saved {
+        snapshot,
+        saved_at,
+        log: message.log.map(|log| LogPlace { topic: log.topic, next_offset: log.next_offset }),
+        beat: message.beat.map(|beat| {
+            (Beat { term: beat.term, count: beat.count, nonce: beat.nonce }, Revision(beat.revision))
+        }),
+        history: message.history.into_iter().map(step_from).collect::<Result<_, _>>()?,
+    })
+}
+
+/// What stands around the records.
+struct Frame {
+    head: SnapshotHead,
+    saved_at: Moment,
+    message: v1::DiskState,
+}
+
+impl Frame {
+    /// Of a file that is whole; its records are not looked at.
+    fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+        Self::of(&parts(bytes)?.1)
+    }
+
+    fn of(others: &[u8]) -> Result<Self, Unreadable> {
+        let mut message =
+            v1::DiskState::decode(others).map_err(|error| Unreadable::new("disk", error.to_string()))?;
+        let head = head_from(message.head.take())?;
+        let uptime = message.saved_uptime.take().map(|uptime| Uptime { boot: uptime.boot, ms: uptime.ms });
+        Ok(Self { head, saved_at: Moment { wall: Timestamp(message.saved_at_ms), uptime }, message })
+    }
+}
+
+/// The records of a file that is whole, unread, and the message without them.
+fn parts(bytes: &[u8]) -> Result<(Vec<&[u8]>, Vec<u8>), Unreadable> {
     let bad = |why: &str| Unreadable::new("disk", why);
     let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(|| bad("the file is cut"))?;
     if &header[..8] != MAGIC {
@@ -102,27 +148,7 @@ pub fn decode(bytes: &[u8]) -> Result<Saved, Unreadable> {
     if header[20..36] != checksum(body) {
         return Err(bad("the file is damaged"));
     }
-    let (records, others) = split(body).ok_or_else(|| bad("the file is damaged"))?;
-    let message = v1::DiskState::decode(others.as_slice())
-        .map_err(|error| Unreadable::new("disk", error.to_string()))?;
-    let mut builder = SnapshotBuilder::begin(head_from(message.head)?);
-    let mut reader = Reader::default();
-    for record in records {
-        builder.add([Arc::new(reader.registration(record)?)]);
-    }
-    let snapshot = builder.finish().map_err(|unverified| bad(unverified.as_str()))?;
-    Ok(Saved {
-        snapshot,
-        saved_at: Moment {
-            wall: Timestamp(message.saved_at_ms),
-            uptime: message.saved_uptime.map(|uptime| Uptime { boot: uptime.boot, ms: uptime.ms }),
-        },
-        log: message.log.map(|log| LogPlace { topic: log.topic, next_offset: log.next_offset }),
-        beat: message.beat.map(|beat| {
-            (Beat { term: beat.term, count: beat.count, nonce: beat.nonce }, Revision(beat.revision))
-        }),
-        history: message.history.into_iter().map(step_from).collect::<Result<_, _>>()?,
-    })
+    split(body).ok_or_else(|| bad("the file is damaged"))
 }
 
 fn step(step: &Step) -> v1::HistoryStep {

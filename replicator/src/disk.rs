@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use rollcall_model::planted::{self, Bug};
 use rollcall_model::{Clock, Heard, Instant, Position, Region, Snapshot, View};
-use rollcall_proto::disk::{self, LogPlace, Saved};
+use rollcall_proto::disk::{self, LogPlace, Newest, Saved};
 use rollcall_runtime::files::{self, DirLock};
 use rollcall_runtime::unsaved::Unsaved;
 use tokio::task::{JoinError, JoinHandle};
@@ -158,18 +158,13 @@ impl Copy {
 }
 
 fn newest_good(file: &std::path::Path, region: &Region) -> Option<Saved> {
-    for (path, bytes) in files::read_generations(file) {
-        let read = bytes.map_err(|error| error.to_string());
-        match read.and_then(|bytes| disk::decode(&bytes).map_err(|error| error.to_string())) {
-            Ok(saved) if saved.snapshot.head().region == *region => return Some(saved),
-            Ok(saved) => {
-                let found = &saved.snapshot.head().region;
-                tracing::warn!(path = %path.display(), %region, %found, "copy on disk is of another region");
-            }
-            Err(error) => tracing::warn!(path = %path.display(), %error, "copy on disk cannot be used"),
-        }
+    let Newest { found, unusable } = disk::newest(region, files::read_generations(file));
+    for (path, why) in unusable {
+        tracing::warn!(path = %path.display(), %region, why, "copy on disk cannot be used");
     }
-    None
+    let (path, saved) = found?;
+    files::name_newest(file, &path);
+    Some(saved)
 }
 
 #[cfg(test)]

@@ -89,6 +89,14 @@ pub fn read_generations(path: &Path) -> impl Iterator<Item = (PathBuf, io::Resul
     })
 }
 
+/// Gives the name to the generation that its reader found to be the newest that is good, where it is the one before: the
+/// next [`replace`] then keeps that one, and not what stood under the name. Where the disk refuses, nothing is lost yet.
+pub fn name_newest(path: &Path, found: &Path) {
+    if found != path {
+        let _ = fs::rename(found, path);
+    }
+}
+
 /// Reads a regular file whole.
 ///
 /// # Errors
@@ -318,6 +326,19 @@ mod tests {
         fs::create_dir(with_suffix(&path, ".tmp")).expect("made");
         replace(&path, b"new").expect_err("it cannot be written");
         assert_eq!(all(&path), [b"old"]);
+    }
+
+    #[test]
+    fn i24_the_generation_that_was_found_good_is_kept_by_the_next_write_whatever_its_name_was() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        fs::write(&path, "damaged").expect("written");
+        fs::write(with_suffix(&path, ".1"), "good").expect("written");
+        name_newest(&path, &with_suffix(&path, ".1"));
+        perform(Step::Write, &path, b"new").expect("performed");
+        perform(Step::Keep, &path, b"new").expect("performed");
+        assert_eq!(all(&path), [b"good"], "a crash now leaves the good one");
+        name_newest(&path, &path);
     }
 
     #[test]

@@ -123,6 +123,24 @@ fn f35_a_damaged_newest_copy_gives_the_one_before_and_is_not_kept_over_it() {
 }
 
 #[test]
+fn i22_of_two_whole_copies_the_newer_is_taken_and_not_lost_by_the_next_write_whatever_their_names() {
+    let directory = fresh();
+    let mut first = writer(directory.path());
+    (1..=2).for_each(|many| first.try_write(&saved("us", many, 0)).unwrap());
+    let (newest, before) = (first.files.newest(), first.files.before());
+    drop(first);
+    let aside = directory.path().join("aside");
+    for (from, to) in [(&newest, &aside), (&before, &newest), (&aside, &before)] {
+        std::fs::rename(from, to).unwrap();
+    }
+    assert_eq!(found(directory.path()), Some(2));
+    let mut next = writer(directory.path());
+    next.read(&region("us"));
+    next.files.crash(&disk::encode(&saved("us", 3, 0)), next.is_good, None, 2);
+    assert_eq!(found(directory.path()), Some(2), "and a crash in the next write");
+}
+
+#[test]
 fn i24_with_both_copies_damaged_there_is_none() {
     let directory = fresh();
     let mut first = writer(directory.path());
