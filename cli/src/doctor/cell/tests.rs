@@ -1,3 +1,4 @@
+use rollcall_cell::store::space::Bound;
 use serde_json::json;
 
 use super::*;
@@ -190,7 +191,13 @@ fn a_resync_for_another_reason_than_the_start_is_news_for_ten_minutes() {
 
 #[test]
 fn f08_a_full_store_is_told_as_such_with_what_to_do() {
-    let line = "store (not needed to be ready): out of space for 70 s: renewals go on: compact and defragment the store";
+    for bound in [Bound::Quota, Bound::Disk] {
+        is_told_as_full(bound.remedy());
+    }
+}
+
+fn is_told_as_full(remedy: &str) {
+    let line = format!("store (not needed to be ready): out of space for 70 s: {remedy}");
     let full = || Answers {
         ready: Ok(format!("ready\nus (own): stale\n{line}\nkeeper (not needed to be ready): this process\n")),
         regions: Ok(json!({"regions": [region("us", "own", "stale", Some(70_000))]})),
@@ -198,7 +205,12 @@ fn f08_a_full_store_is_told_as_such_with_what_to_do() {
     };
     let store = judged(full()).into_iter().find(|check| check.name == "store").unwrap();
     assert_eq!((store.verdict, store.detail.as_str()), (Verdict::Fail, "out of space for 70 s"));
-    assert_eq!(store.next.as_deref(), Some("renewals go on: compact and defragment the store"));
+    assert_eq!(store.next.as_deref(), Some(remedy));
+    let not_ready =
+        refused(&format!("us (own): not_loaded; {line}; keeper (not needed to be ready): not this process"));
+    let told = judged(Answers { ready: Err(not_ready), ..full() });
+    let store = told.into_iter().find(|check| check.name == "store").unwrap();
+    assert_eq!(store.next.as_deref(), Some(remedy), "in a refusal as well");
     let expected = [finding("store", Verdict::Fail), finding("region us", Verdict::Fail)];
     assert_eq!(findings(full()), expected, "its keeper is in office");
     let nobody = Answers { guard: Err(refused("no keeper")), ..full() };
