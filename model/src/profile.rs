@@ -63,7 +63,7 @@ impl Profile {
         maybe(&self.version)
             + self.capabilities.iter().map(capability).sum::<usize>()
             + self.skills.iter().map(|s| text(&s.id) + text(&s.name) + texts(&s.tags) + FRAME).sum::<usize>()
-            + self.metadata.iter().map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
+            + self.metadata.weight_bytes()
             + self.card.as_ref().map_or(0, |card| text(card.json()) + text(card.digest()) + FRAME)
     }
 }
@@ -73,6 +73,11 @@ impl Profile {
 pub struct Metadata(Arc<BTreeMap<String, String>>);
 
 impl Metadata {
+    /// Its share of [`weight_bytes`](crate::Registration::weight_bytes).
+    pub(crate) fn weight_bytes(&self) -> usize {
+        self.iter().map(|(key, value)| key.len() + value.len() + 3 * FRAME).sum()
+    }
+
     /// The map, to keep.
     #[must_use]
     pub fn to_map(&self) -> BTreeMap<String, String> {

@@ -115,12 +115,12 @@ impl Registration {
     /// texts of one letter, and pages are cut by this number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        self.weight_beside(self.declared.profile.weight_bytes())
+        self.weight_beside(self.declared.profile.weight_bytes() + self.owned.metadata.weight_bytes())
     }
 
-    /// The same, of a registration whose profile is known to weigh so much: whoever weighs many weighs a profile that
-    /// they share once.
-    pub(crate) fn weight_beside(&self, profile: usize) -> usize {
+    /// The same, of a registration whose profile and metadata are known to weigh so much: whoever weighs many weighs once
+    /// what they share.
+    pub(crate) fn weight_beside(&self, shared: usize) -> usize {
         /// Everything of fixed size: numbers, words, the frames around a record and around its two parts.
         const FIXED: usize = 128;
         /// 52 bits, seven to a byte.
@@ -128,11 +128,10 @@ impl Registration {
         let d = &self.declared;
         let text = |text: &str| text.len() + FRAME;
         FIXED
-            + profile
+            + shared
             + text(d.id.as_str())
             + d.zone.as_ref().map_or(0, |zone| text(zone.as_str()))
             + d.endpoints.iter().map(|endpoint| endpoint.text_bytes() + 3 * FRAME).sum::<usize>()
-            + self.owned.metadata.iter().map(|(key, value)| text(key) + text(value) + FRAME).sum::<usize>()
             + self.replaced.len() * EPOCH
     }
 

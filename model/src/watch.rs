@@ -21,7 +21,7 @@ use crate::history::Step;
 use crate::limits;
 use crate::name::{InstanceId, Region};
 use crate::position::{Position, Relation};
-use crate::profile::Profile;
+use crate::profile::{Metadata, Profile};
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::snapshot::SnapshotHead;
@@ -354,11 +354,15 @@ pub fn page(state: &State, after: Option<&InstanceId>, query: &Query) -> Page {
     let mut page = Page { records: Vec::new(), last: after.cloned(), is_last: true };
     let mut bytes = 0;
     // What an agent's instances share, who stand together, is weighed once.
-    let mut weighed: Option<(&Arc<Profile>, usize)> = None;
+    let mut weighed: Option<((&Profile, &Metadata), usize)> = None;
     for registration in state.select(query, after.map(InstanceId::as_str)) {
-        let profile = &registration.declared.profile;
-        let known = weighed.filter(|(known, _)| Arc::ptr_eq(known, profile));
-        let (_, weight) = *weighed.insert(known.unwrap_or_else(|| (profile, profile.weight_bytes())));
+        let (profile, metadata) = (&*registration.declared.profile, &registration.owned.metadata);
+        let is_same = |(other, words): (&Profile, &Metadata)| {
+            std::ptr::eq(other, profile) && std::ptr::eq(&**words, &**metadata)
+        };
+        let known = weighed.filter(|(known, _)| is_same(*known));
+        let weigh = || ((profile, metadata), profile.weight_bytes() + metadata.weight_bytes());
+        let (_, weight) = *weighed.insert(known.unwrap_or_else(weigh));
         let more = registration.weight_beside(weight);
         let full = page.records.len() >= limits::SNAPSHOT_PAGE_RECORDS_MAX
             || (bytes + more > limits::SNAPSHOT_PAGE_BYTES_MAX && !page.records.is_empty());
