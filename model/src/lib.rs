@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod follow;
 pub mod freshness;
 pub mod guard;
+mod hash;
 pub mod history;
 pub mod holders;
 pub mod lease;

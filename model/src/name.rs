@@ -8,23 +8,22 @@ use crate::code::{Code, Invalid};
 use crate::limits;
 
 /// Says what is wrong with one part of an id, if anything.
-fn part_fault(part: &str) -> Option<&'static str> {
-    let bytes = part.as_bytes();
+fn part_fault(part: &[u8]) -> Option<&'static str> {
     let edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {
+    let (Some(&first), Some(&last)) = (part.first(), part.last()) else {
         return Some("a part is empty");
     };
-    if bytes.len() > limits::NAME_PART_CHARS_MAX {
+    if part.len() > limits::NAME_PART_CHARS_MAX {
         return Some("a part is longer than 64 characters");
     }
     if !edge(first) || !edge(last) {
         return Some("a part must begin and end with a-z or 0-9");
     }
-    if !bytes.iter().all(|&b| edge(b) || matches!(b, b'_' | b'-' | b'.')) {
+    if !part.iter().all(|&b| edge(b) || matches!(b, b'_' | b'-' | b'.')) {
         return Some("only a-z, 0-9, '_', '-' and '.' are allowed inside a part");
     }
     // Hardly any part has a dot, and looking for one costs less than looking for two.
-    if bytes.contains(&b'.') && part.contains("..") {
+    if part.contains(&b'.') && part.windows(2).any(|two| two == b"..") {
         return Some("two dots may not stand together");
     }
     None
@@ -43,7 +42,7 @@ impl Region {
     /// # Errors
     /// Says what is wrong; nothing is repaired.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        match part_fault(text) {
+        match part_fault(text.as_bytes()) {
             None => Ok(Self(text.into())),
             Some(why) => {
                 Err(Invalid::new(Code::InvalidParameter, "region", format!("{text:?} is no region: {why}")))
@@ -121,7 +120,7 @@ impl InstanceId {
         if text.len() > limits::ID_CHARS_MAX {
             return Err(bad("it is longer than 128 characters"));
         }
-        let mut parts = text.split('/');
+        let mut parts = text.as_bytes().split(|byte| *byte == b'/');
         let (Some(namespace), Some(name), Some(instance), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
@@ -164,12 +163,19 @@ impl InstanceId {
     pub fn agent(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(agent, _)| agent)
     }
+
+    /// Whether both are instances of one agent.
+    pub(crate) fn has_agent_of(&self, other: &Self) -> bool {
+        // An id has two slashes: what begins like the other one up to its second has its second there.
+        let agent = other.agent();
+        self.0.strip_prefix(agent).is_some_and(|rest| rest.starts_with('/'))
+    }
 }
 
 /// Whether the text is one part of an id: what a namespace, a name or an instance must be alone.
 #[must_use]
 pub fn is_part(text: &str) -> bool {
-    part_fault(text).is_none()
+    part_fault(text.as_bytes()).is_none()
 }
 
 impl Borrow<str> for InstanceId {
@@ -259,5 +265,8 @@ mod tests {
         ids.sort();
         let first = ids.iter().position(|id| id.agent() == "a/b").unwrap();
         assert_eq!(ids[first + 1].agent(), "a/b");
+        for (one, other) in ids.iter().flat_map(|one| ids.iter().map(move |other| (one, other))) {
+            assert_eq!(one.has_agent_of(other), one.agent() == other.agent(), "{one} {other}");
+        }
     }
 }

@@ -1,12 +1,10 @@
 //! The registration: declared data, epoch, and what its owner said since.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_128;
-
 use crate::declaration::Declared;
+use crate::hash;
 use crate::lifecycle::{LastLoad, Lifecycle, Scope};
 use crate::limits;
 use crate::position::{Epoch, Revision};
@@ -142,108 +140,9 @@ impl Registration {
     }
 
     /// A hash over everything a reader sees, the same in every process and version.
-    ///
-    /// Each text goes in with its length, each list with its count, so that no two records share their bytes.
-    /// Adding a member to the record means adding it at the end, and only when it is set: old holders and new ones
-    /// must agree on records that do not use it.
     #[must_use]
     pub fn hash128(&self) -> u128 {
-        let mut h = Hash(Vec::with_capacity(HASHED_BYTES));
-        let d = &self.declared;
-        h.text(d.id.as_str());
-        h.number(self.epoch.get());
-        h.number(self.revision.0);
-        h.number(self.registered_at.0.unsigned_abs());
-        h.text(d.kind.as_str());
-        h.text(d.scope.as_str());
-        h.number(d.endpoints.len() as u64);
-        for endpoint in &d.endpoints {
-            h.text(endpoint.url());
-            h.maybe(endpoint.protocol());
-        }
-        h.number(d.capabilities.len() as u64);
-        for c in &d.capabilities {
-            h.text(c.name.as_str());
-            for text in [&c.description, &c.input_summary, &c.output_summary, &c.schema_url] {
-                h.maybe(text.as_deref());
-            }
-            h.texts(&c.input_types);
-            h.texts(&c.output_types);
-            h.texts(&c.tags);
-            h.number(u64::from(c.internal));
-        }
-        h.number(d.skills.len() as u64);
-        for skill in &d.skills {
-            h.text(&skill.id);
-            h.text(&skill.name);
-            h.texts(&skill.tags);
-        }
-        h.maybe(d.version.as_deref());
-        h.maybe(d.zone.as_ref().map(crate::name::Zone::as_str));
-        h.number(u64::from(d.weight));
-        h.number(d.max_concurrency.map_or(0, |n| u64::from(n) + 1));
-        h.number(u64::from(d.max_queue));
-        h.map(&d.metadata);
-        h.number(u64::from(d.lease_seconds));
-        h.text(d.lifecycle.as_str());
-        h.maybe(d.card.as_ref().map(crate::card::Card::json));
-        h.text(self.owned.lifecycle.as_str());
-        h.map(&self.owned.metadata);
-        if let Some(load) = self.owned.load.get() {
-            h.number(u64::from(load.queue_depth));
-            h.number(u64::from(load.in_flight));
-            h.number(load.error_rate.to_bits());
-        }
-        // Each with a word of its own, so that one set and one left out never look like another.
-        if self.owned.overdue {
-            h.text("overdue");
-        }
-        if self.owned.strained {
-            h.text("strained");
-        }
-        if !self.replaced.is_empty() {
-            h.text("replaced");
-            h.number(self.replaced.len() as u64);
-            for epoch in self.replaced.iter() {
-                h.number(epoch.get());
-            }
-        }
-        xxh3_128(&h.0)
-    }
-}
-
-/// Room for what most records are hashed over.
-const HASHED_BYTES: usize = 1024;
-
-/// What is hashed, put together first: so many small parts cost more one by one.
-struct Hash(Vec<u8>);
-
-impl Hash {
-    fn number(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
-    }
-    fn maybe(&mut self, text: Option<&str>) {
-        match text {
-            None => self.number(u64::MAX),
-            Some(text) => self.text(text),
-        }
-    }
-    fn texts(&mut self, texts: &[String]) {
-        self.number(texts.len() as u64);
-        for text in texts {
-            self.text(text);
-        }
-    }
-    fn map(&mut self, map: &BTreeMap<String, String>) {
-        self.number(map.len() as u64);
-        for (key, value) in map {
-            self.text(key);
-            self.text(value);
-        }
+        hash::hash128(self)
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::capability::CapabilityName;
 use crate::change::Change;
 use crate::digest::StateDigest;
+use crate::hash::Hashes;
 use crate::name::InstanceId;
 use crate::query::Query;
 use crate::registration::Registration;
@@ -20,6 +21,7 @@ use crate::registration::Registration;
 use facets::{Facets, Fewest, Merged};
 use index::{Asked, Index, Rarest};
 use listed::{Listing, Place, Run, Stretch, against_prefix};
+use tree::Growing;
 
 /// All registrations of a region. Cloning shares everything; a clone never changes under its reader.
 #[derive(Clone, Debug, Default)]
@@ -221,32 +223,34 @@ impl State {
 /// has little left to do behind the last one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
-    records: Vec<Arc<Registration>>,
-    /// Of what stands in order of id; what comes out of order is only kept.
-    digest: StateDigest,
+    records: Growing,
     words: index::Gathered,
-    is_out_of_order: bool,
+    digest: StateDigest,
+    hashes: Hashes,
+    /// From the first on that came out of order of id: they are only kept.
+    strays: Vec<Arc<Registration>>,
 }
 
 impl Gathered {
     /// Takes one registration; of those of one id the last counts.
     pub(crate) fn add(&mut self, one: Arc<Registration>) {
         let is_next = |last: &Arc<Registration>| last.declared.id < one.declared.id;
-        self.is_out_of_order |= !self.records.last().is_none_or(is_next);
-        if !self.is_out_of_order {
-            self.digest = self.digest.with(one.hash128());
-            self.words.add(&one);
+        if !self.strays.is_empty() || !self.records.last().is_none_or(is_next) {
+            self.strays.push(one);
+            return;
         }
+        self.digest = self.digest.with(self.hashes.hash128(&one));
+        self.words.add(&one);
         self.records.push(one);
     }
 
     /// The state of all that came.
     pub(crate) fn finish(self) -> State {
-        if self.is_out_of_order {
-            return State::of(self.records);
+        let records = Listing::of(self.records);
+        if !self.strays.is_empty() {
+            return State::of(records.iter().cloned().chain(self.strays).collect());
         }
-        let records = Listing::in_order(&self.records);
-        let index = self.words.finish(&self.records, &records);
+        let index = self.words.finish(&records);
         State { records, index, facets: None, digest: self.digest }
     }
 }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::capability::CapabilityName;
+use crate::profile::Profile;
 use crate::query::Query;
 use crate::registration::Registration;
 use crate::state::listed::{Listing, Stretch};
-use crate::state::names::Names;
+use crate::state::names::{self, Names};
+use crate::state::tree::Growing;
 use crate::state::words::Words;
 use crate::word::Word;
 
@@ -152,43 +154,74 @@ impl Index {
     }
 }
 
-/// An index on its way, of registrations that come in order of id.
+/// An index on its way, of registrations that come in order of id, no id twice.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gathered([HashMap<Word, Collected, BuildHasherDefault<WordHasher>>; KINDS]);
-
-impl Gathered {
-    pub(super) fn add(&mut self, one: &Arc<Registration>) {
-        for (kind, word) in words(one) {
-            self.0[kind].entry(word.word()).or_default().add(word, one);
-        }
-    }
-
-    /// The index of these registrations: all that came, no id twice, and listed so.
-    pub(super) fn finish(self, records: &[Arc<Registration>], listed: &Listing) -> Index {
-        let mut index = Index { names: Names::of(records, listed), ..Index::default() };
-        for (words, gathered) in index.words.iter_mut().zip(self.0) {
-            for (word, all) in gathered {
-                words.insert(word, Entry { listing: Listing::in_order(&all.listed), hidden: all.hidden });
-            }
-        }
-        index
-    }
+pub(super) struct Gathered {
+    names: names::Gathered,
+    /// Where among the collected a word is.
+    places: [HashMap<Word, usize, BuildHasherDefault<WordHasher>>; KINDS],
+    collected: Vec<Collected>,
+    /// What the last one declares, and the words of it: the next one mostly declares the same.
+    last: Option<(Arc<Profile>, Vec<Listed>)>,
 }
 
-/// Who has one word, in order of id, while an index is made.
+/// Who has one word, while an index is made.
 #[derive(Clone, Debug, Default)]
 struct Collected {
-    listed: Vec<Arc<Registration>>,
+    listed: Growing,
     hidden: usize,
 }
 
-impl Collected {
-    fn add(&mut self, word: Asked<'_>, registration: &Arc<Registration>) {
-        // It may have the word twice.
-        if self.listed.last().is_none_or(|last| !Arc::ptr_eq(last, registration)) {
-            self.hidden += usize::from(is_hidden(word, registration));
-            self.listed.push(Arc::clone(registration));
+/// A word of a profile.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    place: usize,
+    is_hidden: bool,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, one: &Arc<Registration>) {
+        self.names.add(one);
+        let profile = &one.declared.profile;
+        let known = self.last.take().filter(|(known, _)| Arc::ptr_eq(known, profile));
+        let (profile, words) = known.unwrap_or_else(|| (Arc::clone(profile), self.listed(one)));
+        for Listed { place, is_hidden } in &words {
+            if let Some(collected) = self.collected.get_mut(*place) {
+                collected.hidden += usize::from(*is_hidden);
+                collected.listed.push(Arc::clone(one));
+            }
         }
+        self.last = Some((profile, words));
+    }
+
+    /// The words of a registration, each once.
+    fn listed(&mut self, one: &Registration) -> Vec<Listed> {
+        let mut listed: Vec<Listed> = Vec::new();
+        for (kind, word) in words(one) {
+            let collected = &mut self.collected;
+            let place = *self.places[kind].entry(word.word()).or_insert_with(|| {
+                collected.push(Collected::default());
+                collected.len() - 1
+            });
+            listed.push(Listed { place, is_hidden: is_hidden(word, one) });
+        }
+        // It may have a word twice.
+        listed.sort_unstable_by_key(|word| word.place);
+        listed.dedup_by_key(|word| word.place);
+        listed
+    }
+
+    /// The index of all that came, and is listed so.
+    pub(super) fn finish(mut self, records: &Listing) -> Index {
+        let mut index = Index { names: self.names.finish(records), ..Index::default() };
+        for (words, places) in index.words.iter_mut().zip(self.places) {
+            let entry = |(word, place): (Word, usize)| {
+                let Collected { listed, hidden } = std::mem::take(self.collected.get_mut(place)?);
+                Some((word, Entry { listing: Listing::of(listed), hidden }))
+            };
+            *words = places.into_iter().filter_map(entry).collect();
+        }
+        index
     }
 }
 

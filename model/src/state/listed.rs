@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::query::Query;
 use crate::registration::Registration;
-use crate::state::tree::Tree;
+use crate::state::tree::{Growing, Tree};
 
 /// Registrations in order of id, the first one at hand.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,10 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists what stands in order of id, no id twice.
-    pub(super) fn in_order(sorted: &[Arc<Registration>]) -> Self {
-        Self { all: Tree::in_order(sorted), first: sorted.first().cloned() }
+    /// Lists all that came, in order of id.
+    pub(super) fn of(sorted: Growing) -> Self {
+        let all = sorted.finish();
+        Self { first: all.first().cloned(), all }
     }
 
     /// Puts one in the place of its id; gives back what was there.
@@ -239,7 +240,7 @@ mod tests {
         ) {
             let one = |id: u16| Arc::new(testing::registration(&format!("a/b/{id:05}"), 1, u64::from(id) + 1));
             let mut listing = if is_in_order {
-                Listing::in_order(&(0..1_000).map(one).collect::<Vec<_>>())
+                Listing::of((0..1_000).map(one).collect())
             } else {
                 Listing::default()
             };

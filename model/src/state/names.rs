@@ -24,22 +24,6 @@ enum Named {
 }
 
 impl Names {
-    /// The names of records that stand in order of id, no id twice.
-    pub(super) fn of(records: &[Arc<Registration>], listed: &Listing) -> Self {
-        let mut names = Self::default();
-        for agent in records.chunk_by(|one, next| one.declared.id.agent() == next.declared.id.agent()) {
-            let Some(first) = agent.first() else { continue };
-            let word = word(first);
-            if names.0.get(word).is_some() {
-                agent.iter().for_each(|one| names.add(one, listed));
-            } else {
-                let many = u32::try_from(agent.len()).unwrap_or(u32::MAX);
-                names.0.insert(word, Named::Together { first: Arc::clone(first), many });
-            }
-        }
-        names
-    }
-
     /// Those who have a name; `None` when nobody has it.
     pub(super) fn get<'a>(&'a self, name: Word, records: &'a Listing) -> Option<Stretch<'a>> {
         Some(self.0.get(name)?.those(records))
@@ -67,8 +51,8 @@ impl Names {
                 }
             }
             Some(named) => {
-                let together: Vec<_> = Run::new(named.those(records), Place::Start).cloned().collect();
-                let mut listing = Listing::in_order(&together);
+                let mut listing =
+                    Listing::of(Run::new(named.those(records), Place::Start).cloned().collect());
                 listing.insert(Arc::clone(one));
                 *named = Named::Apart(Box::new(listing));
             }
@@ -122,6 +106,45 @@ impl Names {
             && self.0.all(|word, named| {
                 other.get(word, others).is_some_and(|other| named.those(records).is_same(other))
             })
+    }
+}
+
+/// Names on their way, of registrations that come in order of id, no id twice.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered {
+    /// Each agent's name, the first of its instances, and how many came.
+    agents: Vec<(Word, Arc<Registration>, u32)>,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, one: &Arc<Registration>) {
+        match self.agents.last_mut() {
+            Some((_, first, many)) if one.declared.id.has_agent_of(&first.declared.id) => *many += 1,
+            Some(_) | None => self.agents.push((word(one), Arc::clone(one), 1)),
+        }
+    }
+
+    /// The names of all that came, and is listed so.
+    pub(super) fn finish(self, records: &Listing) -> Names {
+        let mut agents = self.agents;
+        agents.sort_by_key(|(word, ..)| word.0);
+        let mut others = Vec::new();
+        let mut last = None;
+        agents.retain(|(word, first, many)| {
+            let is_known = last.replace(*word) == Some(*word);
+            if is_known {
+                others.push((Arc::clone(first), *many));
+            }
+            !is_known
+        });
+        let together = |(word, first, many)| (word, Named::Together { first, many });
+        let mut names = Names(agents.into_iter().map(together).collect());
+        // Agents of a name that another namespace has as well.
+        for (first, many) in &others {
+            let those = Run::new(records.stretch(first, *many as usize), Place::Start);
+            those.for_each(|one| names.add(one, records));
+        }
+        names
     }
 }
 

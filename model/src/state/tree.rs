@@ -32,6 +32,55 @@ pub(super) struct Branch {
     nodes: Vec<Tree>,
 }
 
+/// A tree on its way: what comes in order of id, no id twice. A leaf is made as soon as it is full, and nobody is held
+/// twice, so that little is left to do at the end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growing {
+    leaves: Vec<Tree>,
+    /// What stands behind them.
+    last: Vec<Arc<Registration>>,
+}
+
+impl Growing {
+    /// Takes the next one.
+    pub(super) fn push(&mut self, one: Arc<Registration>) {
+        self.last.push(one);
+        if self.last.len() == WIDTH {
+            self.leaves.push(Tree::Leaf(self.last.drain(..).collect()));
+        }
+    }
+
+    /// The one that came last.
+    pub(super) fn last(&self) -> Option<&Arc<Registration>> {
+        self.last.last().or_else(|| self.leaves.last()?.last())
+    }
+
+    /// All that came.
+    pub(super) fn finish(self) -> Tree {
+        let Self { leaves: mut level, last } = self;
+        if !last.is_empty() {
+            level.push(Tree::Leaf(last.into()));
+        }
+        while level.len() > 1 {
+            let mut below = level.into_iter();
+            level = std::iter::from_fn(|| {
+                let nodes: Vec<_> = below.by_ref().take(WIDTH).collect();
+                (!nodes.is_empty()).then(|| Tree::branch(nodes))
+            })
+            .collect();
+        }
+        level.pop().unwrap_or_default()
+    }
+}
+
+impl FromIterator<Arc<Registration>> for Growing {
+    fn from_iter<I: IntoIterator<Item = Arc<Registration>>>(sorted: I) -> Self {
+        let mut growing = Self::default();
+        sorted.into_iter().for_each(|one| growing.push(one));
+        growing
+    }
+}
+
 /// A place among all, and who is near behind it.
 pub(super) struct Seat<'a> {
     /// How many stand before it.
@@ -59,15 +108,6 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// A tree of what stands in order of id, no id twice.
-    pub(super) fn in_order(sorted: &[Arc<Registration>]) -> Self {
-        let mut level: Vec<Self> = sorted.chunks(WIDTH).map(|leaf| Self::Leaf(leaf.into())).collect();
-        while level.len() > 1 {
-            level = level.chunks(WIDTH).map(|nodes| Self::branch(nodes.to_vec())).collect();
-        }
-        level.pop().unwrap_or_default()
-    }
-
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         match self {
@@ -387,7 +427,7 @@ mod tests {
             for id in 0..begin {
                 model.insert(format!("a/b/{id:05}"), one(id));
             }
-            let mut tree = Tree::in_order(&model.values().cloned().collect::<Vec<_>>());
+            let mut tree = model.values().cloned().collect::<Growing>().finish();
             check(&tree, &model);
             let (kept, of_then) = (tree.clone(), model.clone());
             for (id, goes) in steps {

@@ -46,6 +46,14 @@ impl<V> Default for Node<V> {
     }
 }
 
+impl<V> FromIterator<(Word, V)> for Words<V> {
+    /// All at once, no word twice: nothing is copied, as it is where one word comes after the other.
+    fn from_iter<I: IntoIterator<Item = (Word, V)>>(all: I) -> Self {
+        let all: Vec<_> = all.into_iter().collect();
+        Self { len: all.len(), root: Node::of(all, 0) }
+    }
+}
+
 impl<V> Words<V> {
     #[inline]
     pub(super) fn get(&self, word: Word) -> Option<&V> {
@@ -99,6 +107,23 @@ impl<V: Clone> Words<V> {
 }
 
 impl<V> Node<V> {
+    /// Those whose words are alike on all levels above.
+    fn of(mut all: Vec<(Word, V)>, level: u32) -> Self {
+        let bit = |word: Word| Self::bit(word.0 >> (BITS * level));
+        all.sort_unstable_by_key(|(word, _)| bit(*word));
+        let taken = all.iter().fold(0, |taken, (word, _)| taken | bit(*word));
+        let mut all = all.into_iter().peekable();
+        let slots = std::iter::from_fn(|| {
+            let (word, value) = all.next()?;
+            let is_there = |(other, _): &(Word, V)| bit(*other) == bit(word);
+            let Some(next) = all.next_if(is_there) else { return Some(Slot::One(word, value)) };
+            let mut several = vec![(word, value), next];
+            several.extend(std::iter::from_fn(|| all.next_if(is_there)));
+            Some(Slot::Several(Self::of(several, level + 1)))
+        });
+        Self { slots: slots.collect(), taken }
+    }
+
     /// Bit of the place that the lowest bits of what is left of a word mean.
     #[allow(clippy::cast_possible_truncation, reason = "only the lowest bits are meant")]
     const fn bit(rest: u128) -> u64 {
@@ -232,6 +257,7 @@ mod tests {
                 }
             }
             check(&words, &model);
+            check(&model.iter().map(|(n, known)| (word(*n), *known)).collect(), &model);
             if let Some((words, model)) = kept {
                 check(&words, &model);
             }
