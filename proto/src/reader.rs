@@ -12,11 +12,12 @@ use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use rollcall_model::{
     Change, Declared, Endpoint, Epoch, Event, Metadata, Owned, Profile, Registration, Replaced, Revision,
-    Timestamp, Zone,
+    Timestamp, Zone, limits,
 };
 
 use crate::convert::registration::{self, id_from, lifecycle_from, load_from, profile_from, zone_from};
 use crate::convert::{event_from, registration_from};
+use crate::writer::message;
 use crate::{Unreadable, v1};
 
 /// Zones that are known at a time: a region has few. Past it they are all forgotten, which costs nothing but room.
@@ -30,8 +31,9 @@ pub struct Reader {
     profiles: Shelf<Profile>,
     metadata: Shelf<BTreeMap<String, String>>,
     zones: HashMap<Box<str>, Zone>,
-    /// Fields of a message, put together to be looked for; kept for its room.
-    gathered: Vec<u8>,
+    /// What the last registration declared beside its own, and what its owner said.
+    declared: Common<Profile>,
+    owned: Common<BTreeMap<String, String>>,
 }
 
 impl Reader {
@@ -41,7 +43,7 @@ impl Reader {
     /// No message of a watch, or one with an unreadable part.
     pub fn event(&mut self, bytes: &[u8]) -> Result<Event, Unreadable> {
         if let Some(page) = only_field(bytes, 2) {
-            let mut records = Vec::new();
+            let mut records = Vec::with_capacity(limits::SNAPSHOT_PAGE_RECORDS_MAX);
             let mut rest = page;
             while !rest.is_empty() {
                 let Some(Field { tag: 1, value: Value::Bytes(record), .. }) = field(&mut rest) else {
@@ -130,9 +132,13 @@ impl Reader {
         let (mut id, mut zone) = (None, None);
         // The first one by itself: nearly always there is no other.
         let (mut first, mut others) = (None, Vec::new());
-        self.gathered.clear();
+        let common = &mut self.declared;
+        common.begin();
         let mut rest = bytes;
         while !rest.is_empty() {
+            if common.takes_known(&mut rest) {
+                continue;
+            }
             match field(&mut rest)? {
                 Field { tag: 1, value: Value::Bytes(text), .. } => id = Some(std::str::from_utf8(text).ok()?),
                 Field { tag: 4, value: Value::Bytes(bytes), .. } if first.is_none() => {
@@ -142,45 +148,39 @@ impl Reader {
                 Field { tag: 8, value: Value::Bytes(text), .. } => {
                     zone = Some(std::str::from_utf8(text).ok()?)
                 }
-                Field { tag: 1..=15, whole, .. } => self.gathered.extend_from_slice(whole),
+                Field { tag: 1..=15, whole, .. } => common.takes(whole, rest),
                 Field { .. } => return None,
             }
         }
+        // Fields of a message, in their order, are a message.
+        let metadata = &mut self.metadata;
+        let profile = common.or_else(|fields| self.profiles.lend(fields, || profile(metadata, fields)))?;
         let id = id_from(id?).ok()?;
         let zone = match zone {
             Some(zone) => Some(self.zone(zone)?),
             None => None,
         };
-        // Fields of a message, in their order, are a message.
-        let gathered = std::mem::take(&mut self.gathered);
-        let profile = match self.profiles.lent(&gathered) {
-            Some(profile) => Some(profile),
-            None => self.profile(&gathered),
-        };
-        self.gathered = gathered;
         let endpoints = match (first, others.is_empty()) {
             (Some(first), true) => first.into(),
             (first, _) => first.into_iter().chain(others).collect(),
         };
-        Some(Declared { id, endpoints, zone, profile: profile? })
-    }
-
-    fn profile(&mut self, fields: &[u8]) -> Option<Arc<Profile>> {
-        let mut profile = profile_from(v1::Declared::decode(fields).ok()?).ok()?;
-        profile.metadata = self.metadata(profile.metadata);
-        self.profiles.lend(fields, || Some(Arc::new(profile)))
+        Some(Declared { id, endpoints, zone, profile })
     }
 
     fn owned(&mut self, bytes: &[u8]) -> Option<Owned> {
         let (mut lifecycle, mut load, mut overdue, mut strained) = (0, None, false, false);
-        self.gathered.clear();
+        let common = &mut self.owned;
+        common.begin();
         let mut rest = bytes;
         while !rest.is_empty() {
+            if common.takes_known(&mut rest) {
+                continue;
+            }
             match field(&mut rest)? {
                 Field { tag: 1, value: Value::Number(number), .. } => {
                     lifecycle = i32::try_from(number).ok()?
                 }
-                Field { tag: 2, value: Value::Bytes(_), whole } => self.gathered.extend_from_slice(whole),
+                Field { tag: 2, value: Value::Bytes(_), whole } => common.takes(whole, rest),
                 Field { tag: 3, value: Value::Bytes(bytes), .. } => {
                     load = Some(v1::Load::decode(bytes).ok()?)
                 }
@@ -189,9 +189,7 @@ impl Reader {
                 Field { .. } => return None,
             }
         }
-        let metadata = self.metadata.lend(&self.gathered, || {
-            Some(Arc::new(v1::Owned::decode(self.gathered.as_slice()).ok()?.metadata))
-        })?;
+        let metadata = common.or_else(|fields| said(&mut self.metadata, fields))?;
         Some(Owned {
             lifecycle: lifecycle_from(v1::Lifecycle::try_from(lifecycle).ok()?)?,
             metadata: metadata.into(),
@@ -220,6 +218,26 @@ fn plain(bytes: &[u8]) -> Result<Event, Unreadable> {
     event_from(wire)
 }
 
+fn profile(known: &mut Shelf<BTreeMap<String, String>>, fields: &[u8]) -> Option<Arc<Profile>> {
+    // Metadata is declared as its owner says it, in a field of another number, and is mostly known.
+    let (mut others, mut words) = (Vec::with_capacity(fields.len()), Vec::with_capacity(fields.len()));
+    let mut rest = fields;
+    while !rest.is_empty() {
+        match field(&mut rest)? {
+            Field { tag: 12, value: Value::Bytes(entry), .. } => message(2, entry, &mut words),
+            Field { whole, .. } => others.extend_from_slice(whole),
+        }
+    }
+    let mut profile = profile_from(v1::Declared::decode(others.as_slice()).ok()?).ok()?;
+    profile.metadata = said(known, &words)?.into();
+    Some(Arc::new(profile))
+}
+
+/// Metadata as an owner says it.
+fn said(known: &mut Shelf<BTreeMap<String, String>>, fields: &[u8]) -> Option<Arc<BTreeMap<String, String>>> {
+    known.lend(fields, || Some(Arc::new(v1::Owned::decode(fields).ok()?.metadata)))
+}
+
 fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
     let (mut url, mut protocol) = ("", None);
     let mut rest = bytes;
@@ -243,20 +261,13 @@ fn endpoint(bytes: &[u8]) -> Option<Endpoint> {
 struct Shelf<T> {
     hashes: [RandomState; 2],
     lent: HashMap<(u64, u64), Weak<T>>,
-    /// What was lent last, by its bytes: in order of id it is nearly always asked for again, and nothing need be hashed.
-    last: (Vec<u8>, Weak<T>),
     /// How many there may be before those that came back are cleared away.
     sweep_at: usize,
 }
 
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
-        Self {
-            hashes: [RandomState::new(), RandomState::new()],
-            lent: HashMap::new(),
-            last: Default::default(),
-            sweep_at: LENT_MIN,
-        }
+        Self { hashes: [RandomState::new(), RandomState::new()], lent: HashMap::new(), sweep_at: LENT_MIN }
     }
 }
 
@@ -265,21 +276,10 @@ impl<T> Shelf<T> {
         (self.hashes[0].hash_one(bytes), self.hashes[1].hash_one(bytes))
     }
 
-    /// What these bytes are, if somebody has it.
-    fn lent(&mut self, bytes: &[u8]) -> Option<Arc<T>> {
-        if self.last.0 == bytes
-            && let Some(known) = self.last.1.upgrade()
-        {
-            return Some(known);
-        }
-        let known = self.lent.get(&self.key(bytes)).and_then(Weak::upgrade)?;
-        self.remember(bytes, &known);
-        Some(known)
-    }
-
     /// What these bytes are, made if nobody has it.
     fn lend(&mut self, bytes: &[u8], make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
-        if let Some(known) = self.lent(bytes) {
+        let key = self.key(bytes);
+        if let Some(known) = self.lent.get(&key).and_then(Weak::upgrade) {
             return Some(known);
         }
         let made = make()?;
@@ -287,15 +287,99 @@ impl<T> Shelf<T> {
             self.lent.retain(|_, lent| lent.strong_count() > 0);
             self.sweep_at = LENT_MIN.max(self.lent.len() * 2);
         }
-        self.lent.insert(self.key(bytes), Arc::downgrade(&made));
-        self.remember(bytes, &made);
+        self.lent.insert(key, Arc::downgrade(&made));
         Some(made)
     }
+}
 
-    fn remember(&mut self, bytes: &[u8], lent: &Arc<T>) {
-        self.last.0.clear();
-        self.last.0.extend_from_slice(bytes);
-        self.last.1 = Arc::downgrade(lent);
+/// What a message has in common with the one before it: in order of id nearly all of it. Where the same bytes stand again
+/// between the fields that are each message's own, nothing of them is read, looked for or hashed.
+#[derive(Debug)]
+struct Common<T> {
+    /// Whole fields, and where each stretch of them ends that stood together.
+    fields: Vec<u8>,
+    ends: Vec<usize>,
+    /// Of the stretches so many came again.
+    again: usize,
+    /// All that came was known, and what these fields are is `lent`.
+    is_known: bool,
+    /// So much of the message was left behind the last stretch.
+    left: usize,
+    lent: Weak<T>,
+}
+
+impl<T> Default for Common<T> {
+    fn default() -> Self {
+        Self {
+            fields: Vec::new(),
+            ends: Vec::new(),
+            again: 0,
+            is_known: true,
+            left: usize::MAX,
+            lent: Weak::new(),
+        }
+    }
+}
+
+impl<T> Common<T> {
+    /// At the beginning of the next message.
+    fn begin(&mut self) {
+        (self.again, self.is_known, self.left) = (0, true, usize::MAX);
+    }
+
+    /// Where the stretches end that came again.
+    fn end(&self) -> usize {
+        self.again.checked_sub(1).and_then(|last| self.ends.get(last).copied()).unwrap_or(0)
+    }
+
+    /// Takes the next stretch, if it comes now as it came before.
+    fn takes_known(&mut self, rest: &mut &[u8]) -> bool {
+        if !self.is_known {
+            return false;
+        }
+        let Some(end) = self.ends.get(self.again) else { return false };
+        let stretch = self.fields.get(self.end()..*end).unwrap_or_default();
+        let Some(behind) = rest.strip_prefix(stretch) else { return false };
+        *rest = behind;
+        self.left = behind.len();
+        self.again += 1;
+        true
+    }
+
+    /// Takes a field that is none of those, with what is left behind it.
+    fn takes(&mut self, field: &[u8], rest: &[u8]) {
+        if self.is_known {
+            self.forget_the_rest();
+        }
+        let goes_on = self.left == field.len() + rest.len();
+        self.fields.extend_from_slice(field);
+        match self.ends.last_mut().filter(|_| goes_on) {
+            Some(end) => *end = self.fields.len(),
+            None => self.ends.push(self.fields.len()),
+        }
+        self.left = rest.len();
+    }
+
+    fn forget_the_rest(&mut self) {
+        self.fields.truncate(self.end());
+        self.ends.truncate(self.again);
+        // A message that breaks off leaves fields behind of which nobody has said what they are.
+        (self.is_known, self.lent) = (false, Weak::new());
+    }
+
+    /// What all that came is: as before, or as it is found by its bytes.
+    fn or_else(&mut self, find: impl FnOnce(&[u8]) -> Option<Arc<T>>) -> Option<Arc<T>> {
+        if self.again < self.ends.len() && self.is_known {
+            self.forget_the_rest();
+        }
+        if self.is_known
+            && let Some(lent) = self.lent.upgrade()
+        {
+            return Some(lent);
+        }
+        let found = find(&self.fields)?;
+        self.lent = Arc::downgrade(&found);
+        Some(found)
     }
 }
 
@@ -314,6 +398,21 @@ pub(crate) struct Field<'a> {
 /// Takes the next field; `None` for what is none, and for kinds that a registration does not have.
 pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     let before = *rest;
+    // Nearly always the key is one byte, and so is the length or the number.
+    if let [key @ 8..0x80, number @ ..0x80, after @ ..] = before
+        && let key_of = u32::from(*key)
+        && let Some(value) = match key_of & 7 {
+            0 => Some((Value::Number(u64::from(*number)), after)),
+            2 => after
+                .split_at_checked(usize::from(*number))
+                .map(|(bytes, after)| (Value::Bytes(bytes), after)),
+            _ => None,
+        }
+    {
+        let (value, after) = value;
+        *rest = after;
+        return Some(Field { tag: key_of >> 3, whole: &before[..before.len() - after.len()], value });
+    }
     let (tag, wire) = decode_key(rest).ok()?;
     let number = decode_varint(rest).ok()?;
     let value = match wire {

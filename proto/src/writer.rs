@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use rollcall_model::{Declared, Endpoint, Metadata, Owned, Profile, Registration};
+use prost::encoding::{WireType, encoded_len_varint};
+use rollcall_model::{Declared, Metadata, Profile, Registration};
 
 use crate::convert::registration::{declared, epochs, lifecycle, load};
 use crate::reader::{Field, field};
@@ -24,10 +24,6 @@ const RECORD: usize = 192;
 pub struct Writer {
     profile: Option<Shared<Arc<Profile>, [Vec<u8>; 3]>>,
     metadata: Option<Shared<Metadata, Vec<u8>>>,
-    /// Parts of a record, before it is known how long they are; kept for their room.
-    declared: Vec<u8>,
-    owned: Vec<u8>,
-    record: Vec<u8>,
 }
 
 /// What was written last, and its bytes. It is held, so that nothing else can stand at its address.
@@ -55,57 +51,115 @@ impl Writer {
     }
 
     /// A registration as a message in the field of this number.
-    pub(crate) fn record(&mut self, number: u32, registration: &Registration, to: &mut Vec<u8>) {
-        self.declared(&registration.declared);
-        self.owned(&registration.owned);
-        self.record.clear();
-        let record = &mut self.record;
-        message(1, &self.declared, record);
-        number_unless_zero(2, registration.epoch.get(), record);
-        number_unless_zero(3, registration.registered_at.0.cast_unsigned(), record);
-        number_unless_zero(4, registration.revision.0, record);
-        message(5, &self.owned, record);
-        // Hardly ever any.
-        prost::encoding::uint64::encode_packed(6, &epochs(&registration.replaced), record);
-        message(number, record, to);
-    }
-
-    fn declared(&mut self, of: &Declared) {
-        let known = self.profile.take().filter(|known| Arc::ptr_eq(&known.of, &of.profile));
-        let profile = known.unwrap_or_else(|| Shared { of: Arc::clone(&of.profile), bytes: parts(of) });
-        let [before_endpoints, before_zone, behind] = &profile.bytes;
-        let to = &mut self.declared;
-        to.clear();
-        text(1, of.id.as_str(), to);
-        to.extend_from_slice(before_endpoints);
-        for one in &of.endpoints {
-            endpoint(one, to);
-        }
-        to.extend_from_slice(before_zone);
-        if let Some(zone) = &of.zone {
-            text(8, zone.as_str(), to);
-        }
-        to.extend_from_slice(behind);
-        self.profile = Some(profile);
-    }
-
-    fn owned(&mut self, of: &Owned) {
-        let known = self.metadata.take().filter(|known| std::ptr::eq(&*known.of, &*of.metadata));
+    pub(crate) fn record(&mut self, number: u32, of: &Registration, to: &mut Vec<u8>) {
+        // How long each part is, is counted before it is written: so nothing is written twice.
+        let known = self.profile.take().filter(|known| Arc::ptr_eq(&known.of, &of.declared.profile));
+        let profile = known
+            .unwrap_or_else(|| Shared { of: Arc::clone(&of.declared.profile), bytes: parts(&of.declared) });
+        let metadata = &of.owned.metadata;
+        let known = self.metadata.take().filter(|known| std::ptr::eq(&*known.of, &**metadata));
         let metadata = known.unwrap_or_else(|| {
-            let only = v1::Owned { metadata: of.metadata.to_map(), ..v1::Owned::default() };
-            Shared { of: of.metadata.clone(), bytes: only.encode_to_vec() }
+            let mut bytes = Vec::new();
+            for (key, value) in metadata.iter() {
+                // Of an entry neither is written that says nothing, as the generated code writes it.
+                let long = |text: &str| if text.is_empty() { 0 } else { framed(text.len()) };
+                key_and_length(2, long(key) + long(value), &mut bytes);
+                for (number, said) in [(1, key), (2, value)].into_iter().filter(|(_, said)| !said.is_empty())
+                {
+                    text(number, said, &mut bytes);
+                }
+            }
+            Shared { of: metadata.clone(), bytes }
         });
-        let to = &mut self.owned;
-        to.clear();
-        // Every lifecycle has a number above zero.
-        number_unless_zero(1, i32::from(lifecycle(of.lifecycle)).cast_unsigned().into(), to);
-        to.extend_from_slice(&metadata.bytes);
-        if let Some(of) = of.load.get() {
-            prost::encoding::message::encode(3, &load(of), to);
+        let said = Said {
+            lifecycle: i32::from(lifecycle(of.owned.lifecycle)).cast_unsigned().into(),
+            metadata: &metadata.bytes,
+            load: of.owned.load.get().map(load),
+            overdue: of.owned.overdue.into(),
+            strained: of.owned.strained.into(),
+        };
+        let declared_bytes = declared_bytes(&of.declared, &profile.bytes);
+        let (said_bytes, registered_at) = (said.bytes(), of.registered_at.0.cast_unsigned());
+        // Hardly ever any.
+        let replaced = epochs(&of.replaced);
+        let bytes = framed(declared_bytes)
+            + number_bytes(of.epoch.get())
+            + number_bytes(registered_at)
+            + number_bytes(of.revision.0)
+            + framed(said_bytes)
+            + prost::encoding::uint64::encoded_len_packed(6, &replaced);
+        key_and_length(number, bytes, to);
+        key_and_length(1, declared_bytes, to);
+        write_declared(&of.declared, &profile.bytes, to);
+        number_unless_zero(2, of.epoch.get(), to);
+        number_unless_zero(3, registered_at, to);
+        number_unless_zero(4, of.revision.0, to);
+        key_and_length(5, said_bytes, to);
+        said.write(to);
+        prost::encoding::uint64::encode_packed(6, &replaced, to);
+        (self.profile, self.metadata) = (Some(profile), Some(metadata));
+    }
+}
+
+fn declared_bytes(of: &Declared, profile: &[Vec<u8>; 3]) -> usize {
+    let zone = of.zone.as_ref().map_or(0, |zone| framed(zone.as_str().len()));
+    let endpoints = of.endpoints.iter().map(|one| framed(endpoint_bytes(one.parts())));
+    let shared = profile.iter().map(Vec::len).sum::<usize>();
+    framed(of.id.as_str().len()) + endpoints.sum::<usize>() + zone + shared
+}
+
+fn write_declared(of: &Declared, [before_endpoints, before_zone, behind]: &[Vec<u8>; 3], to: &mut Vec<u8>) {
+    text(1, of.id.as_str(), to);
+    to.extend_from_slice(before_endpoints);
+    for one in &of.endpoints {
+        let (url, protocol) = one.parts();
+        key_and_length(4, endpoint_bytes((url, protocol)), to);
+        if !url.is_empty() {
+            text(1, url, to);
         }
-        number_unless_zero(4, of.overdue.into(), to);
-        number_unless_zero(5, of.strained.into(), to);
-        self.metadata = Some(metadata);
+        if let Some(protocol) = protocol {
+            text(2, protocol, to);
+        }
+    }
+    to.extend_from_slice(before_zone);
+    if let Some(zone) = &of.zone {
+        text(8, zone.as_str(), to);
+    }
+    to.extend_from_slice(behind);
+}
+
+fn endpoint_bytes((url, protocol): (&str, Option<&str>)) -> usize {
+    let url = if url.is_empty() { 0 } else { framed(url.len()) };
+    url + protocol.map_or(0, |protocol| framed(protocol.len()))
+}
+
+/// What its owner says of a registration, as numbers and bytes.
+struct Said<'a> {
+    /// Every lifecycle has a number above zero.
+    lifecycle: u64,
+    metadata: &'a [u8],
+    load: Option<v1::Load>,
+    overdue: u64,
+    strained: u64,
+}
+
+impl Said<'_> {
+    fn bytes(&self) -> usize {
+        number_bytes(self.lifecycle)
+            + self.metadata.len()
+            + self.load.as_ref().map_or(0, |load| framed(load.encoded_len()))
+            + number_bytes(self.overdue)
+            + number_bytes(self.strained)
+    }
+
+    fn write(&self, to: &mut Vec<u8>) {
+        number_unless_zero(1, self.lifecycle, to);
+        to.extend_from_slice(self.metadata);
+        if let Some(load) = &self.load {
+            prost::encoding::message::encode(3, load, to);
+        }
+        number_unless_zero(4, self.overdue, to);
+        number_unless_zero(5, self.strained, to);
     }
 }
 
@@ -126,25 +180,22 @@ fn parts(of: &Declared) -> [Vec<u8>; 3] {
     parts
 }
 
-fn endpoint(of: &Endpoint, to: &mut Vec<u8>) {
-    let (url, protocol) = (of.url(), of.protocol());
-    let long = |text: &str| 1 + encoded_len_varint(text.len() as u64) + text.len();
-    let has_url = !url.is_empty();
-    key_and_length(4, if has_url { long(url) } else { 0 } + protocol.map_or(0, long), to);
-    if has_url {
-        text(1, url, to);
-    }
-    if let Some(protocol) = protocol {
-        text(2, protocol, to);
-    }
+/// Bytes of a field with so many in it: here every field's number takes one.
+fn framed(bytes: usize) -> usize {
+    1 + encoded_len_varint(bytes as u64) + bytes
+}
+
+fn number_bytes(value: u64) -> usize {
+    if value == 0 { 0 } else { 1 + encoded_len_varint(value) }
 }
 
 fn key_and_length(number: u32, length: usize, to: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, to);
-    encode_varint(length as u64, to);
+    key(number, WireType::LengthDelimited, to);
+    varint(length as u64, to);
 }
 
-fn message(number: u32, bytes: &[u8], to: &mut Vec<u8>) {
+/// A message, or a text, in the field of this number.
+pub(crate) fn message(number: u32, bytes: &[u8], to: &mut Vec<u8>) {
     key_and_length(number, bytes.len(), to);
     to.extend_from_slice(bytes);
 }
@@ -155,7 +206,20 @@ fn text(number: u32, text: &str, to: &mut Vec<u8>) {
 
 fn number_unless_zero(number: u32, value: u64, to: &mut Vec<u8>) {
     if value != 0 {
-        encode_key(number, WireType::Varint, to);
-        encode_varint(value, to);
+        key(number, WireType::Varint, to);
+        varint(value, to);
     }
+}
+
+fn key(number: u32, wire: WireType, to: &mut Vec<u8>) {
+    varint(u64::from(number << 3 | wire as u32), to);
+}
+
+fn varint(value: u64, to: &mut Vec<u8>) {
+    let mut rest = value;
+    while rest >= 0x80 {
+        to.push(rest.to_le_bytes()[0] | 0x80);
+        rest >>= 7;
+    }
+    to.push(rest.to_le_bytes()[0]);
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use prost::Message as _;
-use rollcall_model::testing::{declared, registered};
+use rollcall_model::testing::{Chance, declared, registered};
 use rollcall_model::{Change, Delta, Epoch, Event, Position, Registration, Revision};
 use rollcall_proto::{Reader, convert};
+
+use crate::writer::records;
 
 const EPOCH: u64 = 7;
 
@@ -67,4 +69,21 @@ fn a_profile_goes_with_its_last_registration() {
     let profile = Arc::downgrade(&read[0].declared.profile);
     drop(read);
     assert_eq!(profile.strong_count(), 0);
+}
+
+#[test]
+fn what_is_read_does_not_hang_on_what_was_read_before() {
+    let mut reader = Reader::default();
+    for seed in 0..200 {
+        let records = records(seed);
+        let mut bytes = convert::event(&Event::Page(records.clone())).encode_to_vec();
+        assert_eq!(reader.event(&bytes).unwrap(), Event::Page(records), "seed {seed}");
+        // One that breaks off anywhere leaves nothing behind that another one could be taken for.
+        let mut chance = Chance::new(seed);
+        for _ in 0..8 {
+            let at = chance.below(bytes.len());
+            bytes[at] ^= 1 << chance.below(8);
+            assert_eq!(reader.event(&bytes), Reader::default().event(&bytes), "seed {seed}, byte {at}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use rollcall_model::{Epoch, Event, Registration, Revision, Timestamp};
 use rollcall_proto::{Writer, convert};
 
 /// Registrations of which neighbours often declare the same, or say the same.
-fn records(seed: u64) -> Vec<Arc<Registration>> {
+pub(crate) fn records(seed: u64) -> Vec<Arc<Registration>> {
     let mut chance = Chance::new(seed);
     let mut last: Option<Registration> = None;
     let mut records = Vec::new();
