@@ -48,16 +48,24 @@ pub(super) fn run(arguments: &[String]) {
         }
         ["pages", count, path] => write_pages(count.parse().expect("a number"), path),
         ["memory", count, path] => in_memory(count.parse().expect("a number"), path),
-        _ => all(),
+        ["fill", url, from, to] => {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(fill(url, from.parse().expect("a number"), to.parse().expect("a number")));
+        }
+        sizes => all(sizes),
     }
 }
 
-fn all() {
+/// Those of these sizes, all without one: `rollcall-bench part-of snapshot 100000`.
+fn all(sizes: &[&str]) {
+    let asked =
+        SIZES.into_iter().filter(|(many, ..)| sizes.is_empty() || sizes.contains(&&*many.to_string()));
+    let asked: Vec<_> = asked.collect();
     println!(
         "a full snapshot to a usable client, its memory, and one change applied to it; min / median / max"
     );
     println!("{}", machine());
-    for (many, _, _) in SIZES {
+    for (many, _, _) in &asked {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let path = file.path().to_str().expect("text");
         child("snapshot", &["pages", &many.to_string(), path]);
@@ -66,8 +74,8 @@ fn all() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let region = Region::up();
     let mut before = 0;
-    for (many, rounds, goal) in SIZES {
-        runtime.block_on(fill(&region, before, many));
+    for (many, rounds, goal) in asked {
+        runtime.block_on(fill(&region.cell(), before, many));
         before = many;
         whole(&region, many, rounds, goal);
     }
@@ -191,9 +199,9 @@ fn stored(entry: &etcd_client::KeyValue) -> Registration {
 }
 
 /// Registers those that are missing, through the cell.
-async fn fill(region: &Region, from: usize, to: usize) {
+async fn fill(url: &str, from: usize, to: usize) {
     let each = (0..CONNECTIONS).map(|connection| {
-        let url = region.cell();
+        let url = url.to_owned();
         tokio::spawn(async move {
             let mut registrar = RegistrarClient::connect(url).await.expect("the cell answers");
             let (asks, asked) = mpsc::channel(IN_FLIGHT);
