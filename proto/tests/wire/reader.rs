@@ -87,3 +87,23 @@ fn what_is_read_does_not_hang_on_what_was_read_before() {
         }
     }
 }
+
+#[test]
+fn one_of_another_layout_is_not_what_the_next_one_is_taken_for() {
+    let mut reader = Reader::default();
+    let bytes = |one: &Registration| convert::registration(one).encode_to_vec();
+    let (light, heavy) = (instance("a/b/1", 1), instance("a/b/2", 2));
+    // Held, so that it could be lent again.
+    let held = reader.registration(&bytes(&light)).unwrap();
+    // A member that only a later version knows, behind all that this one does.
+    let mut wire = convert::registration(&heavy);
+    let mut declared = wire.declared.take().unwrap().encode_to_vec();
+    declared.extend([0x80, 0x01, 0x01]);
+    let mut later = vec![0x0a];
+    prost::encoding::encode_varint(declared.len() as u64, &mut later);
+    later.extend(declared);
+    later.extend(wire.encode_to_vec());
+    assert_eq!(reader.registration(&later).unwrap(), heavy);
+    assert_eq!(reader.registration(&bytes(&heavy)).unwrap(), heavy);
+    assert_eq!(held, light);
+}
