@@ -458,6 +458,7 @@ impl<S: Store> Replica<S> {
             count: state.count(),
             digest: state.digest(),
             age,
+            stamp: None,
         };
         self.view.mark(&bookmark, self.clock.now());
     }

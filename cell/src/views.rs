@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall_model::{Backoff, Clock, Follower, Next, Region, View};
+use rollcall_proto::asking::Asking;
 use rollcall_proto::convert;
 use rollcall_proto::v1::WatchRequest;
 use rollcall_proto::v1::discovery_client::DiscoveryClient;
@@ -131,10 +132,13 @@ impl RemoteView {
             self.sources.front().ok_or_else(|| tonic::Status::unavailable("no replicator is named"))?;
         let channel: Channel =
             source.connect().await.map_err(|error| tonic::Status::unavailable(innermost(&error)))?;
-        let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let mut client = DiscoveryClient::new(channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let since = if restarted.is_some() { None } else { self.view.position().map(convert::position) };
         let request = WatchRequest { region: self.view.region().as_str().to_owned(), query: None, since };
-        let mut stream = client.watch(request).await?.into_inner();
+        let asked = self.clock.now();
+        let answer = client.watch(request).await?;
+        let mut asking = Asking::beside(channel, answer.metadata(), asked, &self.clock, random::chance());
+        let mut stream = answer.into_inner();
         self.asked.answers(self.view.region(), url(source));
         let mut follower = Follower::new(restarted);
         loop {
@@ -151,14 +155,16 @@ impl RemoteView {
                 Err(_) if self.view.position().is_none() => continue,
                 Err(_) => return Err(tonic::Status::unavailable("the stream fell silent")),
             };
-            let event = match convert::event_from(message) {
+            let mut event = match convert::event_from(message) {
                 Ok(event) => event,
                 Err(error) => {
                     tracing::error!(region = %self.view.region(), %error, "event not readable");
                     return Ok("unreadable");
                 }
             };
-            match follower.accept(&mut self.view, event, self.clock.now(), self.clock.wall()) {
+            let now = self.clock.now();
+            asking.count(&mut event, now, random::chance());
+            match follower.accept(&mut self.view, event, now, self.clock.wall()) {
                 Next::Publish => {
                     backoff.reset();
                     self.published.send_replace(Arc::new(self.view.clone()));

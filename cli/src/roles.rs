@@ -57,10 +57,11 @@ impl From<ListenError> for Refused {
     }
 }
 
-/// The process's clock, as the libraries take it.
+/// The process's clock, as the libraries take it. Those who follow the process know it by a name of its own.
 pub(crate) fn process_clock() -> Clock {
     let uptime = || clock::uptime().map(|(boot, ms)| Uptime { boot, ms });
-    Clock::new(clock::monotonic, clock::wall_ms).with_uptime(uptime)
+    let teller = uuid::Uuid::new_v4().as_u64_pair().0;
+    Clock::new(clock::monotonic, clock::wall_ms).with_uptime(uptime).with_teller(teller)
 }
 
 /// Sets logging, the number of connections and signals up: what every role does first, once its settings are good.

@@ -132,10 +132,11 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
     async fn watch_once(&mut self, restarted: Option<&'static str>) -> End {
         self.delivered = false;
         let since = if restarted.is_some() { None } else { self.view.position() };
-        let mut watching = match self.watches.watch(self.view.region(), since, &self.reader).await {
-            Ok(watching) => watching,
-            Err(error) => return End::Broken(Some(error)),
-        };
+        let mut watching =
+            match self.watches.watch(self.view.region(), since, &self.reader, &self.clock).await {
+                Ok(watching) => watching,
+                Err(error) => return End::Broken(Some(error)),
+            };
         self.is_answered();
         let end = self.take_events(&mut watching, restarted).await;
         self.watches.broke(&watching);
@@ -145,7 +146,7 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
     async fn take_events(&mut self, watching: &mut Watching, restarted: Option<&'static str>) -> End {
         let mut follower = Follower::new(restarted);
         loop {
-            let event = match watching.next().await {
+            let mut event = match watching.next().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return End::Broken(None),
                 Err(CallError::Unreadable(why)) => {
@@ -156,7 +157,9 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
             };
             self.delivered = true;
             self.failing_since = None;
-            if let Next::Restart(reason) = self.take(&mut follower, event) {
+            let now = self.clock.now();
+            watching.count(&mut event, now);
+            if let Next::Restart(reason) = self.take(&mut follower, event, now) {
                 return End::Restart(reason);
             }
         }
@@ -176,13 +179,13 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
         }
     }
 
-    fn take(&mut self, follower: &mut Follower, event: Event) -> Next {
+    fn take(&mut self, follower: &mut Follower, event: Event, now: Instant) -> Next {
         match event {
             Event::SnapshotEnd(..) => self.unheard = true,
             Event::Bookmark(_) => self.unheard = false,
             Event::SnapshotBegin(_) | Event::Page(_) | Event::Delta(_) | Event::Resync(..) => {}
         }
-        let next = follower.accept(&mut self.view, event, self.clock.now(), self.clock.wall());
+        let next = follower.accept(&mut self.view, event, now, self.clock.wall());
         // What is published already is not replaced by a state that does not know its age: readers would see it a day
         // old for a moment, and over their limit.
         let is_held = self.unheard && self.published;
@@ -247,7 +250,7 @@ mod tests {
         for ordinal in [1, 2] {
             let mut follower = Follower::new(None);
             for event in events(ordinal) {
-                following.take(&mut follower, event);
+                following.take(&mut follower, event, Instant::default());
             }
         }
         // The first load is published at once: a state of unknown age is more than none.

@@ -105,6 +105,8 @@ pub struct Bookmark {
     pub digest: StateDigest,
     /// How old this statement was when it was sent on; `None` when whoever sent it does not know.
     pub age: Option<Duration>,
+    /// What the clock of whoever sends it showed when it was made: on a watch, for whoever follows. A log has none.
+    pub stamp: Option<Duration>,
 }
 
 impl RemovalReason {

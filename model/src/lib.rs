@@ -51,6 +51,7 @@ pub mod testing;
 pub mod time;
 pub mod view;
 pub mod watch;
+pub mod way;
 mod word;
 
 pub use admission::{AddressShare, Admission, AdmissionLimits, NotAdmitted, Rate};
@@ -85,6 +86,7 @@ pub use route::{Route, Wish};
 pub use sharing::Sharing;
 pub use snapshot::{Snapshot, SnapshotBuilder, SnapshotHead};
 pub use state::State;
-pub use time::{Clock, Instant, Timestamp};
+pub use time::{Clock, Instant, Stamp, Timestamp};
 pub use view::{Outcome, Resync, View};
 pub use watch::{Cursor, Event};
+pub use way::Way;

@@ -28,12 +28,23 @@ impl Instant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+/// What a process's monotonic clock shows, told to another process: it means nothing there but beside other readings of the
+/// same clock (see [`Way`](crate::way::Way)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Whose clock: drawn by chance when the process starts.
+    pub teller: u64,
+    /// What it shows.
+    pub at: Duration,
+}
+
 /// Where the kinds of time come from: functions that the composition root hands in. Tests hand in their own.
 #[derive(Clone)]
 pub struct Clock {
     monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     wall_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     uptime: Arc<dyn Fn() -> Option<Uptime> + Send + Sync>,
+    teller: Option<u64>,
 }
 
 impl Clock {
@@ -42,7 +53,25 @@ impl Clock {
         monotonic: impl Fn() -> Duration + Send + Sync + 'static,
         wall_ms: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        Self { monotonic: Arc::new(monotonic), wall_ms: Arc::new(wall_ms), uptime: Arc::new(|| None) }
+        Self {
+            monotonic: Arc::new(monotonic),
+            wall_ms: Arc::new(wall_ms),
+            uptime: Arc::new(|| None),
+            teller: None,
+        }
+    }
+
+    /// The same of a process that others follow, under a name that is drawn by chance.
+    #[must_use]
+    pub const fn with_teller(mut self, teller: u64) -> Self {
+        self.teller = Some(teller);
+        self
+    }
+
+    /// Now, for another process; none where nobody follows this one.
+    #[must_use]
+    pub fn stamp(&self) -> Option<Stamp> {
+        Some(Stamp { teller: self.teller?, at: self.now().0 })
     }
 
     /// The same with a reading of the machine's uptime, for what is remembered in files.

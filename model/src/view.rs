@@ -207,6 +207,7 @@ impl View {
             count: loaded.state.count(),
             digest: loaded.state.digest(),
             age: self.heard_age(now),
+            stamp: Some(now.0),
         })
     }
 

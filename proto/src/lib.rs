@@ -10,11 +10,13 @@ pub mod v1 {
     include!("gen/rollcall.v1.rs");
 }
 
+pub mod asking;
 pub mod convert;
 pub mod disk;
 mod reader;
 pub mod refusal;
 pub mod renewals;
+pub mod stamp;
 pub mod store;
 pub mod unread;
 mod writer;

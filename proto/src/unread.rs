@@ -20,12 +20,11 @@ pub async fn watch(
     channel: Channel,
     request: v1::WatchRequest,
     message_bytes_max: usize,
-) -> Result<Streaming<Bytes>, Status> {
+) -> Result<Response<Streaming<Bytes>>, Status> {
     let mut grpc = tonic::client::Grpc::new(channel).max_decoding_message_size(message_bytes_max);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static("/rollcall.v1.Discovery/Watch");
-    let opened = grpc.server_streaming(Request::new(request), path, Unread::default()).await;
-    opened.map(Response::into_inner)
+    grpc.server_streaming(Request::new(request), path, Unread::default()).await
 }
 
 /// A codec whose requests are written as usual, and whose answers stay bytes.

@@ -141,7 +141,7 @@ pub async fn run<L: FeedLog>(
 
     let mut publisher = None;
     if let (Some(publish), Some(cell)) = (&config.publish, &config.cell) {
-        let source = Source::new(own.clone(), &cell.endpoints)
+        let source = Source::new(own.clone(), &cell.endpoints, clock.clone())
             .map_err(|error| Unusable::new("cell.endpoints", error.to_string()))?;
         let (task, status) = Publisher::new(
             own.clone(),

@@ -5,12 +5,15 @@
 
 use std::time::Duration;
 
-use rollcall_model::{Event, Position, Region};
+use rollcall_model::{Clock, Event, Position, Region};
+use rollcall_proto::asking::Asking;
 use rollcall_proto::v1::discovery_client::DiscoveryClient;
 use rollcall_proto::v1::{WatchRequest, WatchResponse};
 use rollcall_proto::{convert, refusal};
 use tonic::codec::Streaming;
 use tonic::transport::{Channel, Endpoint};
+
+use crate::chance;
 
 /// Largest message taken. Pages of a snapshot are at most 1 MiB; a delta over this comes as a snapshot instead.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -54,6 +57,7 @@ pub struct Source {
     region: Region,
     endpoints: Vec<Endpoint>,
     next: usize,
+    clock: Clock,
 }
 
 /// A stream of the cell's events.
@@ -64,6 +68,8 @@ pub struct Events {
     stream: Streaming<WatchResponse>,
     /// When the last event came: silence is counted from here, however often somebody asks.
     heard: tokio::time::Instant,
+    asking: Asking,
+    clock: Clock,
 }
 
 impl Source {
@@ -71,7 +77,7 @@ impl Source {
     ///
     /// # Errors
     /// An endpoint that is no URL.
-    pub fn new(region: Region, endpoints: &[String]) -> Result<Self, SourceError> {
+    pub fn new(region: Region, endpoints: &[String], clock: Clock) -> Result<Self, SourceError> {
         let parse = |text: &String| {
             let endpoint = Endpoint::from_shared(text.clone())
                 .map_err(|error| SourceError::NoCell(format!("{text:?} is no URL of a cell: {error}")))?;
@@ -85,7 +91,7 @@ impl Source {
         if endpoints.is_empty() {
             return Err(SourceError::NoCell("no endpoint is given".into()));
         }
-        Ok(Self { region, endpoints, next: 0 })
+        Ok(Self { region, endpoints, next: 0, clock })
     }
 
     /// Opens the feed from a position, or from nothing. Every call turns to the next endpoint.
@@ -97,21 +103,24 @@ impl Source {
         self.next = self.next.wrapping_add(1);
         let url = endpoint.uri().to_string().trim_end_matches('/').to_owned();
         let channel: Channel = endpoint.connect().await.map_err(|error| away(&url, innermost(&error)))?;
-        let mut client = DiscoveryClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let mut client = DiscoveryClient::new(channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = WatchRequest {
             region: self.region.as_str().to_owned(),
             query: None,
             since: since.map(convert::position),
         };
+        let asked = self.clock.now();
         let opened = tokio::time::timeout(SILENCE, client.watch(request)).await;
-        let stream = opened.map_err(|_| away(&url, "no answer"))?.map_err(|status| sorted(&url, &status))?;
+        let answer = opened.map_err(|_| away(&url, "no answer"))?.map_err(|status| sorted(&url, &status))?;
+        let clock = self.clock.clone();
+        let asking = Asking::beside(channel, answer.metadata(), asked, &clock, chance::draw());
         let heard = tokio::time::Instant::now();
-        Ok(Events { url, region: self.region.clone(), stream: stream.into_inner(), heard })
+        Ok(Events { url, region: self.region.clone(), stream: answer.into_inner(), heard, asking, clock })
     }
 }
 
 impl Events {
-    /// The next event. Dropping the future loses nothing.
+    /// The next event; a bookmark is as old as it may be, with the way here. Dropping the future loses nothing.
     ///
     /// # Errors
     /// The stream is over.
@@ -123,7 +132,8 @@ impl Events {
             .ok_or_else(|| away(&self.url, "the stream ended"))?;
         self.heard = tokio::time::Instant::now();
         let unusable = |why: String| SourceError::Unusable { url: self.url.clone(), why };
-        let event = convert::event_from(message).map_err(|error| unusable(error.to_string()))?;
+        let mut event = convert::event_from(message).map_err(|error| unusable(error.to_string()))?;
+        self.asking.count(&mut event, self.clock.now(), chance::draw());
         match region_of(&event) {
             Some(region) if *region != self.region => Err(unusable(format!("it serves region {region}"))),
             Some(_) | None => Ok(event),

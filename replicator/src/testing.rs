@@ -113,6 +113,7 @@ impl Origin {
             count: self.view.state().unwrap().count(),
             digest: self.digest(),
             age: Some(Duration::ZERO),
+            stamp: None,
         };
         assert_eq!(self.view.mark(&bookmark, now), Outcome::Applied);
         self.note();

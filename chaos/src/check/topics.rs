@@ -228,6 +228,7 @@ mod tests {
                 digest: digest.into(),
                 age_ms: 0,
                 age_unknown: false,
+                stamp_ms: None,
             };
             v1::FeedRecord { record: Some(v1::feed_record::Record::Bookmark(bookmark)) }
         }

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rollcall_model::{Event, Position, Region};
+use rollcall_model::{Clock, Event, Instant, Position, Region};
+use rollcall_proto::asking::Asking;
 use rollcall_proto::{Reader, convert, unread, v1};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Streaming};
 
 use crate::error::{CallError, StartError};
 use crate::transport::grpc::call_error;
@@ -54,6 +55,7 @@ impl Watches {
         region: &Region,
         since: Option<&Position>,
         reader: &SharedReader,
+        clock: &Clock,
     ) -> Result<Watching, CallError> {
         let request = v1::WatchRequest {
             region: region.as_str().to_owned(),
@@ -61,14 +63,19 @@ impl Watches {
             since: since.map(convert::position),
         };
         let taken = self.turns.take(|_| false, connect)?;
+        let asked = clock.now();
         let watch = unread::watch(taken.line.clone(), request, MESSAGE_BYTES_MAX);
         let opened = match tokio::time::timeout(OPEN_MAX, watch).await {
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(status)) => Err(call_error(&taken.url, &status)),
             Err(_) => Err(CallError::Unanswered { url: taken.url.clone(), within: OPEN_MAX }),
         };
         match opened {
-            Ok(stream) => Ok(Watching::of(stream, Arc::clone(reader), taken.turn, taken.url)),
+            Ok(answer) => {
+                let headers = answer.metadata();
+                let asking = Asking::beside(taken.line, headers, asked, clock, rand::random());
+                Ok(Watching::of(answer, asking, Arc::clone(reader), taken.turn, taken.url))
+            }
             Err(error) => {
                 self.turns.judge(&taken, &error);
                 Err(error)
@@ -90,12 +97,20 @@ fn connect(url: &Endpoint) -> Channel {
 /// An open watch. Its task ends with it.
 pub(crate) struct Watching {
     events: mpsc::Receiver<Result<Event, CallError>>,
+    asking: Asking,
     turn: u64,
     _task: JoinSet<()>,
 }
 
 impl Watching {
-    fn of(mut stream: Streaming<Bytes>, reader: SharedReader, turn: u64, url: String) -> Self {
+    fn of(
+        answer: Response<Streaming<Bytes>>,
+        asking: Asking,
+        reader: SharedReader,
+        turn: u64,
+        url: String,
+    ) -> Self {
+        let mut stream = answer.into_inner();
         let (read, events) = mpsc::channel(AHEAD);
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -108,12 +123,17 @@ impl Watching {
                 }
             }
         });
-        Self { events, turn, _task: task }
+        Self { events, asking, turn, _task: task }
     }
 
     /// The next event; waits as long as nothing happens. `None` when the cell ended the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, CallError> {
         self.events.recv().await.transpose()
+    }
+
+    /// Makes a bookmark that is taken now as old as it may be, with the way here.
+    pub(crate) fn count(&mut self, event: &mut Event, now: Instant) {
+        self.asking.count(event, now, rand::random());
     }
 }
 

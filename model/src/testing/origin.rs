@@ -237,6 +237,7 @@ impl Origin {
             count: state.count(),
             digest: state.digest(),
             age: Some(age),
+            stamp: None,
         }
     }
 

@@ -33,6 +33,7 @@ mod route;
 mod state;
 mod view;
 mod view_cases;
+mod way;
 
 use proptest::test_runner::{Config, RngSeed};
 

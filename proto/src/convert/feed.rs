@@ -157,6 +157,7 @@ pub fn bookmark(bookmark: &Bookmark) -> v1::Bookmark {
         digest: bookmark.digest.to_bytes().to_vec().into(),
         age_ms: u64::try_from(bookmark.age.unwrap_or(limits::UNHEARD_AGE).as_millis()).unwrap_or(u64::MAX),
         age_unknown: bookmark.age.is_none(),
+        stamp_ms: bookmark.stamp.map(|stamp| u64::try_from(stamp.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 
@@ -172,6 +173,7 @@ pub fn bookmark_from(wire: v1::Bookmark) -> Result<Bookmark, Unreadable> {
         count: wire.count,
         digest: digest_from(&wire.digest, "bookmark.digest")?,
         age: (!wire.age_unknown).then(|| Duration::from_millis(wire.age_ms)),
+        stamp: wire.stamp_ms.map(Duration::from_millis),
     };
     if bookmark.from.incarnation != bookmark.position.incarnation
         || bookmark.from.revision > bookmark.position.revision

@@ -195,6 +195,9 @@ pub struct Bookmark {
     /// Nobody knows how old it is; age_ms is then a day, for those who do not read this.
     #[prost(bool, tag = "7")]
     pub age_unknown: bool,
+    /// What the sender's monotonic clock showed when it was made; on a watch only, see the README.
+    #[prost(uint64, optional, tag = "8")]
+    pub stamp_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SnapshotHead {

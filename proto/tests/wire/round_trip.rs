@@ -8,8 +8,8 @@ use prost::Message;
 use rollcall_model::history::Step;
 use rollcall_model::testing::{Chance, Origin, any_declared, any_owned, any_query, id, region, registered};
 use rollcall_model::{
-    Declaration, Epoch, Event, History, Moment, Query, Registration, Revision, SnapshotBuilder, Timestamp,
-    Uptime, View,
+    Bookmark, Declaration, Epoch, Event, History, Moment, Query, Registration, Revision, SnapshotBuilder,
+    Timestamp, Uptime, View,
 };
 use rollcall_proto::convert::{self, FeedItem};
 use rollcall_proto::disk::{self, LogPlace, Saved};
@@ -78,6 +78,7 @@ fn i46_a_history_reads_back_equal_from_the_log_and_from_a_watch() {
         let head = origin.head();
         let deltas = origin.cut(&start, &mut Chance::new(seed));
         let bookmark = origin.bookmark(&head, Duration::from_millis(seed));
+        let stamped = Bookmark { stamp: Some(Duration::from_millis(seed)), ..bookmark.clone() };
         let snapshot = origin.snapshot(&head);
         let mut events = vec![
             Event::SnapshotBegin(snapshot.head().clone()),
@@ -85,6 +86,7 @@ fn i46_a_history_reads_back_equal_from_the_log_and_from_a_watch() {
             Event::SnapshotEnd(origin.region().clone(), head),
             Event::Resync(origin.region().clone(), "new_incarnation"),
             Event::Bookmark(bookmark.clone()),
+            Event::Bookmark(stamped),
         ];
         events.extend(deltas.iter().cloned().map(Event::Delta));
         for event in events {

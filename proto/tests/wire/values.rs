@@ -49,6 +49,7 @@ pub(crate) fn bookmark() -> Bookmark {
         count: snapshot.head().count,
         digest: snapshot.head().digest,
         age: Some(Duration::from_millis(1_234)),
+        stamp: None,
     }
 }
 

@@ -11,6 +11,7 @@ use futures_util::{Stream, stream};
 use rollcall_model::{Code, Cursor, Event, Region, View};
 use rollcall_proto::convert::{self, RegionStatus};
 use rollcall_proto::refusal;
+use rollcall_proto::stamp::stamped;
 use rollcall_proto::v1::discovery_server::{Discovery, DiscoveryServer};
 use rollcall_proto::v1::{
     GetRequest, GetResponse, ListRequest, ListResponse, RegionsRequest, RegionsResponse, RemovalsRequest,
@@ -110,7 +111,8 @@ impl Discovery for Answers {
             let message = watcher.next().await?;
             Some((message, watcher))
         });
-        Ok(Response::new(Box::pin(messages)))
+        let messages: Self::WatchStream = Box::pin(messages);
+        Ok(stamped(messages, &self.api.clock))
     }
 
     async fn regions(&self, _: Request<RegionsRequest>) -> Result<Response<RegionsResponse>, Status> {
@@ -119,7 +121,7 @@ impl Discovery for Answers {
         let status = |view: &Arc<View>| {
             convert::region_status(&RegionStatus { view: View::clone(view), own: false }, now)
         };
-        Ok(Response::new(RegionsResponse { regions: views.iter().map(status).collect() }))
+        Ok(stamped(RegionsResponse { regions: views.iter().map(status).collect() }, &self.api.clock))
     }
 
     async fn list(&self, _: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {

@@ -312,6 +312,7 @@ mod tests {
             count: 0,
             digest: StateDigest::EMPTY,
             age: Some(Duration::ZERO),
+            stamp: None,
         })
     }
 

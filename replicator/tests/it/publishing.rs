@@ -77,7 +77,7 @@ async fn i34_two_publishers_at_once_are_harmless_and_one_soon_leaves_it_to_the_o
     b.converges(&east).await;
     // One that does not stand by, as after a freeze in which the other took over.
     let (region, metrics, tasks) = (Region::parse("us-east").unwrap(), Metrics::new(), Tasks::new());
-    let source = Source::new(region.clone(), std::slice::from_ref(&east.endpoint)).unwrap();
+    let source = Source::new(region.clone(), std::slice::from_ref(&east.endpoint), real_clock()).unwrap();
     let schedule = Schedule { every: Duration::from_secs(300), every_bytes: 1 << 26 };
     let (twin, status) =
         Publisher::new(region, log.clone(), source, schedule, real_clock(), Figures::new(&metrics));

@@ -12,7 +12,7 @@ use rollcall_replicator::feed_log::{FeedLog, Outgoing, Topic, record};
 use rollcall_replicator::source::Source;
 use rollcall_replicator::testing::Origin;
 
-use crate::region::{Cell, DEADLINE, Replicator, follower, get, memory, publisher};
+use crate::region::{Cell, DEADLINE, Replicator, follower, get, memory, publisher, real_clock};
 
 fn feed() -> Topic {
     Topic::feed(&Region::parse("us-east").unwrap())
@@ -251,8 +251,11 @@ async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
     let region = Region::parse("us-east").unwrap();
     let endpoint = format!("http://{}", b.running.grpc);
     // Before the view is loaded the watch opens and waits.
-    let mut events =
-        Source::new(region.clone(), std::slice::from_ref(&endpoint)).unwrap().open(None).await.unwrap();
+    let mut events = Source::new(region.clone(), std::slice::from_ref(&endpoint), real_clock())
+        .unwrap()
+        .open(None)
+        .await
+        .unwrap();
     let began = tokio::time::Instant::now();
     east.change(|origin| drop(origin.put("ops/mail/1")));
     let a = publisher(&log, &east).await;
@@ -274,7 +277,7 @@ async fn a_cell_watches_a_view_as_it_would_watch_its_origin() {
     let most = began.elapsed() + Duration::from_secs(2);
     assert!(age < most, "the first age that is told is true: {age:?} of {most:?}");
     assert_eq!(kinds, [1]);
-    let own = Source::new(Region::parse("eu-west").unwrap(), std::slice::from_ref(&endpoint))
+    let own = Source::new(Region::parse("eu-west").unwrap(), std::slice::from_ref(&endpoint), real_clock())
         .unwrap()
         .open(None)
         .await;

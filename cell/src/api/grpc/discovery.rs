@@ -6,6 +6,7 @@ use futures_util::stream;
 use rollcall_model::{Code, InstanceId, Query, View, limits};
 use rollcall_proto::Message;
 use rollcall_proto::convert::{self, RegionStatus};
+use rollcall_proto::stamp::stamped;
 use rollcall_proto::v1::discovery_server::Discovery;
 use rollcall_proto::v1::{self, GetRequest, GetResponse, ListRequest, ListResponse};
 use rollcall_proto::v1::{RegionsRequest, RegionsResponse, RemovalItem, RemovalsRequest, RemovalsResponse};
@@ -41,7 +42,7 @@ impl Discovery for Door {
 
     async fn regions(&self, _: Request<RegionsRequest>) -> Result<Response<RegionsResponse>, Status> {
         let views = self.api.regions.now(&Which::All).map_err(|refusal| refused(&refusal))?;
-        Ok(Response::new(RegionsResponse { regions: self.standing(&views) }))
+        Ok(stamped(RegionsResponse { regions: self.standing(&views) }, &self.api.clock))
     }
 
     async fn removals(

@@ -13,6 +13,7 @@ use axum::extract::Request;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use rollcall_model::{Code, Event};
+use rollcall_proto::stamp::stamped;
 use rollcall_proto::v1::WatchRequest;
 use rollcall_proto::written::Written;
 use rollcall_proto::{Writer, convert};
@@ -46,7 +47,7 @@ impl ServerStreamingService<WatchRequest> for Door {
 
     fn call(&mut self, request: tonic::Request<WatchRequest>) -> Self::Future {
         let written = written(&self.0, request.into_inner());
-        ready(written.map(Response::new).map_err(|refusal| refused(&refusal)))
+        ready(written.map(|said| stamped(said, &self.0.clock)).map_err(|refusal| refused(&refusal)))
     }
 }
 
