@@ -3,9 +3,10 @@
 //! Loads by pages pinned to one revision, then follows. Whenever the connection breaks it proves that the store still
 //! holds the same history before it goes on (a restored backup must not pass for it), and while it reloads it does
 //! not claim to be current: the view keeps its last state and only its age grows (I20). A watch is not trusted blindly
-//! either: see `audit`.
+//! either: how old it is tells `head`, whether it is true `audit`.
 
 mod audit;
+mod head;
 mod last_beat;
 mod reading;
 
@@ -31,6 +32,7 @@ use crate::store::silence::Silence;
 use crate::store::{Effect, Follow, Happened, Store, StoreError};
 use crate::translate::translate;
 use audit::{Audits, Verdict};
+use head::Questions;
 use last_beat::LastBeat;
 use reading::Pace;
 
@@ -206,7 +208,7 @@ impl<S: Store> Replica<S> {
         saver: &mut disk::Saver,
         backoff: &mut Backoff,
     ) -> Result<Ended, StoreError> {
-        let shown = self.shown();
+        let (shown, asked) = (self.shown(), self.clock.now());
         let (founding, head) = founding::read_or_found(&*self.store, self.known(), random::id).await?;
         self.silence.is_ours();
         if !self.last_beat.is_continued(&*self.store, &founding, head).await? {
@@ -230,10 +232,12 @@ impl<S: Store> Replica<S> {
         };
         self.read_office(from).await?;
         let mut follow = self.store.follow(Revision(from.0 + 1)).await?;
+        let mut questions = Questions::after(&self.store, &self.clock, asked, head);
         self.founding.send_replace(Some(Arc::new(founding.clone())));
         loop {
             let happened = tokio::select! {
                 happened = follow.next() => happened?,
+                never = questions.go_on() => match never {},
                 () = saver.due() => {
                     saver.save(&self.view, self.beat.as_ref(), &self.clock);
                     continue;
@@ -253,7 +257,7 @@ impl<S: Store> Replica<S> {
             if std::mem::take(&mut self.is_away) {
                 tracing::info!(region = %self.view.region(), "the store is followed again");
             }
-            if let Some(ended) = self.take_in(&founding.incarnation, &happened) {
+            if let Some(ended) = self.take_in(&founding.incarnation, &happened, &mut questions) {
                 return Ok(ended);
             }
         }
@@ -388,7 +392,12 @@ impl<S: Store> Replica<S> {
     }
 
     /// Applies whole revisions; publishes once.
-    fn take_in(&mut self, incarnation: &Incarnation, happened: &[Happened]) -> Option<Ended> {
+    fn take_in(
+        &mut self,
+        incarnation: &Incarnation,
+        happened: &[Happened],
+        questions: &mut Questions<S>,
+    ) -> Option<Ended> {
         let mut ended = None;
         let mut deltas = Vec::new();
         for revision in happened {
@@ -428,24 +437,25 @@ impl<S: Store> Replica<S> {
         }
         let upto = happened.last().filter(|_| ended.is_none()).map(|last| last.revision);
         if let Some(upto) = upto {
-            self.nothing_more_until(incarnation, upto);
+            let age = questions.age(upto);
+            self.complete_until(incarnation, upto, age);
         }
         self.keeper.follow(&deltas, upto, || self.publish());
         self.keeper.tell(self.candidates.in_office());
         ended
     }
 
-    /// The keeper's beat: up to its revision this state is complete, as of now.
+    /// The keeper's beat: up to its revision this state is complete. It moves the revision, so that those who follow are
+    /// told every second how old it is.
     fn heard_beat(&mut self, incarnation: &Incarnation, beat: (Beat, Revision)) {
         let position = Position::new(incarnation.clone(), beat.1);
         self.last_beat.saw(self.view.region(), position.clone(), &beat, &self.clock);
         self.beat = Some(beat);
-        self.mark(position, Some(Duration::ZERO));
+        self.mark(position, None);
     }
 
-    /// The state is complete up to here; that does not make it younger.
-    fn nothing_more_until(&mut self, incarnation: &Incarnation, revision: Revision) {
-        let age = self.view.heard_age(self.clock.now());
+    /// The state is complete up to here, and as old as that; without an age it is no younger for it.
+    fn complete_until(&mut self, incarnation: &Incarnation, revision: Revision, age: Option<Duration>) {
         self.mark(Position::new(incarnation.clone(), revision), age);
     }
 

@@ -7,3 +7,4 @@ mod deploy;
 mod dev;
 mod regions;
 mod standby;
+mod ways;
