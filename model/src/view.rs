@@ -70,6 +70,8 @@ struct Loaded {
     state: State,
     history: History,
     heard: Option<Heard>,
+    /// Since when nobody could say how old it is.
+    unheard: Option<Instant>,
 }
 
 /// The state of one region as one process knows it.
@@ -170,10 +172,14 @@ impl View {
 
     /// Time since the state was last known to be its origin's head; `None` when never loaded.
     ///
-    /// Where nobody has said yet how old it is, it counts as [`limits::UNHEARD_AGE`], and grows no older than that.
+    /// Where nobody has said yet how old it is, it counts as [`limits::UNHEARD_AGE`], and grows no older than that until it
+    /// has been here for as long.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
-        self.loaded.as_ref().map(|l| l.heard.map_or(limits::UNHEARD_AGE, |heard| heard.age(now)))
+        let loaded = self.loaded.as_ref()?;
+        let unheard =
+            || limits::UNHEARD_AGE.max(loaded.unheard.map_or(Duration::ZERO, |since| now.since(since)));
+        Some(loaded.heard.map_or_else(unheard, |heard| heard.age(now)))
     }
 
     /// The age as far as it is known: `None` also for a state of which nobody has said yet how old it is. This is what
@@ -285,6 +291,8 @@ impl View {
         if let Some(age) = bookmark.age {
             let heard = Heard { at: now, age };
             loaded.heard = Some(loaded.heard.map_or(heard, |known| known.or_newer(heard, now)));
+        } else if loaded.heard.is_none() {
+            loaded.unheard.get_or_insert(now);
         }
         Outcome::Applied
     }
@@ -314,12 +322,14 @@ impl View {
         if head.region != self.region {
             return Outcome::Superseded;
         }
-        let mut heard = heard;
+        let (mut heard, mut unheard) = (heard, None);
         if let Some(loaded) = &self.loaded {
             match head.position.relation(&loaded.position) {
                 Relation::OlderHistory | Relation::Same(Ordering::Less) => return Outcome::Duplicate,
                 // Within one history a newer state is at least as young as the older one was known to be.
-                Relation::Same(Ordering::Equal | Ordering::Greater) => heard = heard.or(loaded.heard),
+                Relation::Same(Ordering::Equal | Ordering::Greater) => {
+                    (heard, unheard) = (heard.or(loaded.heard), loaded.unheard);
+                }
                 // A new history was founded after the old one was last known to be the head: that bounds its age, too.
                 // Removals are told with positions of their own history.
                 Relation::NewerHistory => {
@@ -341,6 +351,7 @@ impl View {
             position: head.position,
             state,
             heard,
+            unheard,
         });
         Outcome::Applied
     }

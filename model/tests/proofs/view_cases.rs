@@ -6,7 +6,7 @@ use std::time::Duration;
 use rollcall_model::testing::{Origin, id, position, region, registration, removal};
 use rollcall_model::{
     Bookmark, Change, Delta, Heard, Incarnation, Instant, Outcome, Position, Revision, Snapshot, State,
-    StateDigest, Timestamp, View,
+    StateDigest, Timestamp, View, limits,
 };
 
 const WALL: Timestamp = Timestamp(0);
@@ -155,6 +155,25 @@ fn i21_a_state_whose_age_nobody_knows_is_not_made_older_by_the_next_holder() {
     known.mark(&Bookmark { age: Some(Duration::from_secs(2)), ..told.clone() }, second(10));
     assert_eq!(known.mark(&told, second(12)), Outcome::Applied);
     assert_eq!(known.age(second(12)), Some(Duration::from_secs(4)));
+}
+
+#[test]
+fn i23_a_state_whose_age_nobody_ever_says_is_too_old_once_it_was_here_for_the_limit() {
+    let hour = |n: u64| Instant(Duration::from_secs(3600 * n));
+    let mut view = loaded();
+    for n in 0..=24 {
+        assert_eq!(view.mark(&loaded().bookmark(hour(n)).unwrap(), hour(n)), Outcome::Applied);
+        assert_eq!(view.age(hour(n)), Some(limits::AGE_MAX), "{n} h: as old as may be used");
+    }
+    assert_eq!(view.age(hour(25)), Some(Duration::from_secs(3600 * 25)));
+    // Reading it anew makes it no younger; who says its age does.
+    let head = view.position().unwrap().clone();
+    let snapshot = Snapshot::of(view.region().clone(), head, view.state().unwrap().clone());
+    assert_eq!(view.install(snapshot, None, "test", Timestamp(0)), Outcome::Applied);
+    assert_eq!(view.age(hour(26)), Some(Duration::from_secs(3600 * 26)));
+    let told = Bookmark { age: Some(Duration::from_secs(2)), ..view.bookmark(hour(26)).unwrap() };
+    assert_eq!(view.mark(&told, hour(26)), Outcome::Applied);
+    assert_eq!(view.age(hour(26)), Some(Duration::from_secs(2)));
 }
 
 #[test]
