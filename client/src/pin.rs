@@ -1,11 +1,12 @@
 //! A conversation that resolves from one snapshot until it ends.
 //!
 //! Promises (I29): all that a pin resolves comes from the snapshot that it was made with, so that nobody changes under
-//! a conversation, until it is dropped or its limit passes; then from what is known by then. Ages go on honestly, and
+//! a conversation, until it is dropped or its limit passes; then from what is known by then. Made before the own region was
+//! loaded, it holds the first state that it finds there: there is no snapshot before that. Ages go on honestly, and
 //! whoever fails its callers is left out also of what was pinned. Never here: a hold on an instance; one that has gone
 //! is still resolved, and calling it tells.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -20,14 +21,26 @@ use crate::resolver::Resolution;
 #[derive(Clone, Debug)]
 pub struct Pin {
     registry: Registry,
-    snapshot: Arc<LocalSnapshot>,
+    /// Clones share it.
+    snapshot: Arc<OnceLock<Arc<LocalSnapshot>>>,
     until: Instant,
 }
 
 impl Pin {
     pub(crate) fn new(registry: Registry, limit: Duration) -> Self {
         let until = registry.now().plus(limit);
-        Self { snapshot: registry.snapshot(), registry, until }
+        let pin = Self { snapshot: Arc::default(), registry, until };
+        pin.snapshot();
+        pin
+    }
+
+    fn snapshot(&self) -> Option<&Arc<LocalSnapshot>> {
+        if let Some(pinned) = self.snapshot.get() {
+            return Some(pinned);
+        }
+        let now = self.registry.snapshot();
+        let is_loaded = now.views().first().is_some_and(|own| own.state().is_some());
+        is_loaded.then(|| self.snapshot.get_or_init(|| now))
     }
 
     /// Finds the instances that fit, as [`Registry::resolve`] does.
@@ -46,8 +59,10 @@ impl Pin {
     #[must_use]
     pub fn read(&self) -> Reading<'_> {
         let mut reading = self.registry.read();
-        if reading.now < self.until {
-            reading.snapshot = Guard::from_inner(Arc::clone(&self.snapshot));
+        if reading.now < self.until
+            && let Some(pinned) = self.snapshot()
+        {
+            reading.snapshot = Guard::from_inner(Arc::clone(pinned));
         }
         reading
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rollcall_client::model::{Lifecycle, Query};
-use rollcall_client::{Called, Registry, RegistryOptions, Resolution};
+use rollcall_client::{Called, Outcome, Registry, RegistryOptions, Resolution};
 
 use crate::cell::{Cell, DEADLINE, region};
 
@@ -54,6 +54,26 @@ async fn i29_a_pin_resolves_from_one_snapshot_while_the_registry_goes_on() {
     (0..3).for_each(|_| registry.report(&failing.region, &failing.registration, Called::Failed));
     assert_eq!(seen(&pin.resolve(&mail())), before[..1]);
     assert!(!pin.is_over());
+}
+
+#[tokio::test]
+async fn i29_a_pin_that_was_made_before_there_was_a_state_holds_the_first_that_it_finds() {
+    let cell = Cell::new();
+    let serving = cell.serve();
+    let mut options = RegistryOptions::new([serving.url()], region("us"));
+    options.first_load = Duration::ZERO;
+    let registry = Registry::connect(options).await.unwrap();
+    let pin = registry.pin(DEADLINE * 10);
+    let twin = pin.clone();
+    assert_eq!(pin.resolve(&mail()).outcome, Outcome::ViewNotLoaded);
+    cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    knows(&registry, 1).await;
+    assert_eq!(pin.resolve(&mail()).candidates.len(), 1);
+    cell.put("us", "ops/mail/2");
+    knows(&registry, 2).await;
+    for pin in [&pin, &twin] {
+        assert_eq!(pin.resolve(&mail()).candidates.len(), 1, "of one snapshot from there on");
+    }
 }
 
 #[tokio::test]
