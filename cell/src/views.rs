@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall_model::{Backoff, Clock, Follower, Next, Region, View};
+use rollcall_model::{Backoff, Clock, Elsewhere, Event, Follower, Instant, Next, Region, View};
 use rollcall_proto::asking::Asking;
 use rollcall_proto::convert;
 use rollcall_proto::v1::WatchRequest;
@@ -31,6 +31,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Tries in a row that fail before people are told, once: a replicator that starts with its cell, or starts anew, is
 /// there by then.
 const TOLD_AFTER: u32 = 4;
+/// How often a source that says nothing is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// A stream that says nothing for this long is dead: bookmarks come every second.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -45,6 +47,7 @@ pub struct RemoteView {
     unsaved: Unsaved,
     /// What became of asking the sources.
     asked: Sources,
+    elsewhere: Elsewhere,
 }
 
 impl RemoteView {
@@ -61,8 +64,8 @@ impl RemoteView {
             disk::install(&mut view, saved, &clock);
             published.send_replace(Arc::new(view.clone()));
         }
-        let (unsaved, asked) = (Unsaved::default(), Sources::default());
-        Self { view, sources: sources.into(), published, clock, file, unsaved, asked }
+        let (unsaved, asked, elsewhere) = Default::default();
+        Self { view, sources: sources.into(), published, clock, file, unsaved, asked, elsewhere }
     }
 
     /// The same that tells here of a copy that cannot be written, and of sources that fail.
@@ -141,20 +144,23 @@ impl RemoteView {
         let mut stream = answer.into_inner();
         self.asked.answers(self.view.region(), url(source));
         let mut follower = Follower::new(restarted);
+        let mut looks = tokio::time::interval(LOOK);
+        let mut heard = self.clock.now();
+        self.elsewhere.opened(self.view.age(heard), heard, random::chance());
         loop {
             let message = tokio::select! {
-                message = tokio::time::timeout(SILENCE, stream.message()) => message,
+                biased;
+                message = stream.message() => message?,
                 () = saver.due() => {
                     saver.save(&self.view, None, &self.clock);
                     continue;
                 }
+                _ = looks.tick() => {
+                    self.look(heard)?;
+                    continue;
+                }
             };
-            let message = match message {
-                Ok(message) => message?.ok_or_else(|| tonic::Status::unavailable("the stream ended"))?,
-                // A view that the replicator has not loaded either is silent and alive.
-                Err(_) if self.view.position().is_none() => continue,
-                Err(_) => return Err(tonic::Status::unavailable("the stream fell silent")),
-            };
+            let message = message.ok_or_else(|| tonic::Status::unavailable("the stream ended"))?;
             let mut event = match convert::event_from(message) {
                 Ok(event) => event,
                 Err(error) => {
@@ -163,6 +169,10 @@ impl RemoteView {
                 }
             };
             let now = self.clock.now();
+            heard = now;
+            if !matches!(event, Event::Bookmark(_) | Event::Resync(..)) {
+                self.elsewhere.delivers(now);
+            }
             asking.count(&mut event, now, random::chance());
             match follower.accept(&mut self.view, event, now, self.clock.wall()) {
                 Next::Publish => {
@@ -171,10 +181,29 @@ impl RemoteView {
                 }
                 Next::Nothing => {}
                 Next::Restart(reason) => return Ok(reason),
+                Next::Older => return Err(tonic::Status::unavailable(OLDER)),
             }
         }
     }
+
+    /// Whether to follow this source on, which was last heard then.
+    fn look(&mut self, heard: Instant) -> Result<(), tonic::Status> {
+        let now = self.clock.now();
+        let age = self.view.age(now);
+        // A view that the replicator has not loaded either is silent and alive.
+        if age.is_some() && now.since(heard) >= SILENCE {
+            return Err(tonic::Status::unavailable("the stream fell silent"));
+        }
+        if !self.elsewhere.leaves(age, now) {
+            return Ok(());
+        }
+        let state = if age.is_none() { "has no state of the region" } else { "knows nothing newer" };
+        Err(tonic::Status::unavailable(format!("it answers, and {state}")))
+    }
 }
+
+/// What is wrong with a source whose history is over.
+const OLDER: &str = "it tells an older history of the region than is known here";
 
 fn url(source: &Endpoint) -> String {
     source.uri().to_string().trim_end_matches('/').to_owned()

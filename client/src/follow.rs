@@ -7,7 +7,7 @@ mod pauses;
 
 use std::sync::Arc;
 
-use rollcall_model::{BreakerLimits, Clock, Event, Follower, Instant, Next, View};
+use rollcall_model::{BreakerLimits, Clock, Elsewhere, Event, Follower, Instant, Next, View};
 use tokio_util::sync::CancellationToken;
 
 use crate::disk::Copies;
@@ -16,6 +16,9 @@ use crate::local_snapshot::Failure;
 use crate::transport::{SharedReader, Watches, Watching};
 
 use pauses::{LASTING, Pauses};
+
+/// How often a cell that says nothing is looked at.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// One region being followed.
 pub(crate) struct Following<P> {
@@ -35,6 +38,7 @@ pub(crate) struct Following<P> {
     /// The present watch has delivered something.
     delivered: bool,
     pauses: Pauses,
+    elsewhere: Elsewhere,
 }
 
 /// What there is to know of a region.
@@ -49,6 +53,8 @@ pub(crate) enum News<'a> {
 enum End {
     /// Go on from the last position.
     Broken(Option<CallError>),
+    /// The same, at another address: this cell answers, and has nothing for us.
+    Useless(String),
     /// Go on from nothing, for this reason.
     Restart(&'static str),
 }
@@ -76,6 +82,7 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
             unheard: false,
             delivered: false,
             pauses: Pauses::new(breaker),
+            elsewhere: Elsewhere::default(),
         }
     }
 
@@ -114,6 +121,12 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
                     }
                     error
                 }
+                End::Useless(why) => {
+                    restarted = None;
+                    let region = self.view.region();
+                    tracing::warn!(%region, why, "watch is opened anew");
+                    why
+                }
                 End::Restart(reason) => {
                     restarted = Some(reason);
                     let region = self.view.region();
@@ -137,7 +150,6 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
                 Ok(watching) => watching,
                 Err(error) => return End::Broken(Some(error)),
             };
-        self.is_answered();
         let end = self.take_events(&mut watching, restarted).await;
         self.watches.broke(&watching);
         end
@@ -145,8 +157,22 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
 
     async fn take_events(&mut self, watching: &mut Watching, restarted: Option<&'static str>) -> End {
         let mut follower = Follower::new(restarted);
+        let mut looks = tokio::time::interval(LOOK);
+        let now = self.clock.now();
+        self.elsewhere.opened(self.view.age(now), now, rand::random());
         loop {
-            let mut event = match watching.next().await {
+            let event = tokio::select! {
+                biased;
+                event = watching.next() => event,
+                _ = looks.tick() => {
+                    let now = self.clock.now();
+                    if self.elsewhere.leaves(self.view.age(now), now) {
+                        return End::Useless(self.nothing_newer(watching.url(), now));
+                    }
+                    continue;
+                }
+            };
+            let mut event = match event {
                 Ok(Some(event)) => event,
                 Ok(None) => return End::Broken(None),
                 Err(CallError::Unreadable(why)) => {
@@ -156,11 +182,16 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
                 Err(error) => return End::Broken(Some(error)),
             };
             self.delivered = true;
-            self.failing_since = None;
             let now = self.clock.now();
             watching.count(&mut event, now);
-            if let Next::Restart(reason) = self.take(&mut follower, event, now) {
-                return End::Restart(reason);
+            if !matches!(event, Event::Bookmark(_) | Event::Resync(..)) {
+                self.elsewhere.delivers(now);
+            }
+            match self.take(&mut follower, event, now) {
+                Next::Publish => self.is_heard(),
+                Next::Nothing => {}
+                Next::Restart(reason) => return End::Restart(reason),
+                Next::Older => return End::Useless(self.older(watching.url())),
             }
         }
     }
@@ -171,12 +202,28 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
         (self.publish)(News::Failure(Some(Failure { why, since })));
     }
 
-    /// Somebody took the watch: what was told counts no longer. Where it breaks before anything is heard, the failure goes
-    /// on.
-    fn is_answered(&mut self) {
-        if self.failing_since.is_some() {
+    /// The state is heard of: what was told counts no longer.
+    fn is_heard(&mut self) {
+        if self.failing_since.take().is_some() {
             (self.publish)(News::Failure(None));
         }
+    }
+
+    fn nothing_newer(&self, url: &str, now: Instant) -> String {
+        match self.view.age(now) {
+            None => format!("the cell at {url} answers, and has no state of this region"),
+            Some(age) => {
+                format!("the cell at {url} answers, and knows nothing newer than of {} s ago", age.as_secs())
+            }
+        }
+    }
+
+    fn older(&self, url: &str) -> String {
+        let known = self.view.position().map_or_else(String::new, |known| known.incarnation.to_string());
+        format!(
+            "the cell at {url} tells an older history of this region than is known here, which is {known}; if the region was \
+             founded anew without its data, remove this program's copies of it and start the program again"
+        )
     }
 
     fn take(&mut self, follower: &mut Follower, event: Event, now: Instant) -> Next {
@@ -185,7 +232,15 @@ impl<P: FnMut(News<'_>) + Send> Following<P> {
             Event::Bookmark(_) => self.unheard = false,
             Event::SnapshotBegin(_) | Event::Page(_) | Event::Delta(_) | Event::Resync(..) => {}
         }
+        let before = self.view.position().map(|position| position.incarnation.clone());
         let next = follower.accept(&mut self.view, event, now, self.clock.wall());
+        let position = self.view.position().map(|position| &position.incarnation);
+        if let (Some(before), Some(position)) = (&before, position)
+            && before != position
+        {
+            // A backup came back, or another registry of this name answers: whose agents these are is the reader's to judge.
+            tracing::warn!(region = %self.view.region(), %before, now = %position, "the state is of another history now");
+        }
         // What is published already is not replaced by a state that does not know its age: readers would see it a day
         // old for a moment, and over their limit.
         let is_held = self.unheard && self.published;

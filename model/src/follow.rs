@@ -1,5 +1,6 @@
 //! The other end of a watch: puts the events of one region's stream into a view.
 
+use crate::position::{Position, Relation};
 use crate::snapshot::SnapshotBuilder;
 use crate::time::{Instant, Timestamp};
 use crate::view::{Outcome, View};
@@ -14,6 +15,9 @@ pub enum Next {
     Nothing,
     /// Open the stream again, from nothing; the view is as it was.
     Restart(&'static str),
+    /// The source lives in an older history than the view, which nothing of it will change: ask another one. A process that
+    /// is behind comes up by itself; a registry that was founded anew, with nothing left of the old one, never does.
+    Older,
 }
 
 /// Collects a snapshot that is arriving; everything else goes straight to the view.
@@ -64,9 +68,14 @@ impl Follower {
                 }
             }
             Event::Delta(delta) => outcome(view.apply(&delta)),
+            Event::Bookmark(bookmark) if is_older(&bookmark.position, view) => Next::Older,
             Event::Bookmark(bookmark) => outcome(view.mark(&bookmark, now)),
         }
     }
+}
+
+fn is_older(told: &Position, view: &View) -> bool {
+    view.position().is_some_and(|known| told.relation(known) == Relation::OlderHistory)
 }
 
 fn outcome(outcome: Outcome) -> Next {

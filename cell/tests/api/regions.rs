@@ -106,6 +106,17 @@ async fn a_watch_of_a_region_that_was_never_loaded_opens_at_once_and_says_what_i
 }
 
 #[tokio::test]
+async fn a_source_that_has_no_state_is_left_for_another_one_that_has() {
+    let us = Cell::start().await;
+    // It serves us, and has never heard of it.
+    let empty = Cell::with("ap", &[("us", "http://127.0.0.1:9")], Embedded::memory().unwrap()).await;
+    us.register_plain("ops/mail/1").await;
+    let sources = format!("{},{}", empty.grpc_url, us.grpc_url);
+    let eu = Cell::with("eu", &[("us", &sources)], Embedded::memory().unwrap()).await;
+    seen(&eu, "/v1/agents/ops/mail/1?region=us").await;
+}
+
+#[tokio::test]
 async fn removals_of_other_regions_are_told_too() {
     let (us, eu) = pair().await;
     let epoch = us.register_plain("ops/mail/1").await;

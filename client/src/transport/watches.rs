@@ -99,6 +99,8 @@ pub(crate) struct Watching {
     events: mpsc::Receiver<Result<Event, CallError>>,
     asking: Asking,
     turn: u64,
+    /// Where it leads, for people.
+    url: String,
     _task: JoinSet<()>,
 }
 
@@ -112,10 +114,10 @@ impl Watching {
     ) -> Self {
         let mut stream = answer.into_inner();
         let (read, events) = mpsc::channel(AHEAD);
-        let mut task = JoinSet::new();
+        let (mut task, from) = (JoinSet::new(), url.clone());
         task.spawn(async move {
             while let Some(message) = stream.message().await.transpose() {
-                let event = message.map_err(|status| call_error(&url, &status));
+                let event = message.map_err(|status| call_error(&from, &status));
                 let event = event.and_then(|message| event_of(&reader, &message));
                 let is_last = event.is_err();
                 if read.send(event).await.is_err() || is_last {
@@ -123,7 +125,12 @@ impl Watching {
                 }
             }
         });
-        Self { events, asking, turn, _task: task }
+        Self { events, asking, turn, url, _task: task }
+    }
+
+    /// The cell at its other end.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The next event; waits as long as nothing happens. `None` when the cell ended the stream.

@@ -453,8 +453,10 @@ impl Discovery for Cell {
                 let view = views.borrow_and_update().get(&request.region).cloned();
                 let events = view.map(|view| cursor.advance(&view, shared.clock.now())).unwrap_or_default();
                 if events.is_empty() {
+                    let due = cursor.due().map(|due| due.since(shared.clock.now()));
                     tokio::select! {
                         changed = views.changed() => changed.unwrap(),
+                        () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => {}
                         () = sender.closed() => return,
                     }
                 }

@@ -114,12 +114,12 @@ async fn a_region_that_is_not_heard_says_why_and_for_how_long_until_it_is() {
     // The time that ages are told by moves in steps of some milliseconds.
     assert!(failing().unwrap().lasting + Duration::from_millis(100) > least);
 
-    // A cell that takes the watch and has nothing to say yet is heard.
+    // A cell that takes the watch has been heard once it has something to say.
     let serving = cell.serve_at(address);
-    until(&registry, "somebody is there", |_| failing().is_none()).await;
+    let is_useless = || failing().is_some_and(|failing| failing.why.contains("has no state of this region"));
+    until(&registry, "somebody is there, without a state", |_| is_useless()).await;
     cell.load("us", 1, &[("ops/mail/1", HEALTHY)]);
-    until(&registry, "the state", |snapshot| count(snapshot, 0) == 1).await;
-    assert_eq!(failing(), None);
+    until(&registry, "the state", |snapshot| count(snapshot, 0) == 1 && failing().is_none()).await;
     drop(serving);
     until(&registry, "it is away", |_| failing().is_some()).await;
     let again = failing().unwrap();
@@ -249,6 +249,34 @@ async fn f23_a_connection_that_fell_silent_is_left_for_another_address() {
     line.cut();
     cell.put("us", "ops/mail/2");
     until(&registry, "the change, over the other address", |snapshot| count(snapshot, 0) == 2).await;
+}
+
+#[tokio::test]
+async fn a_cell_that_has_no_state_is_left_for_another_address_that_has() {
+    let (empty, loaded) = (Cell::new(), Cell::new());
+    let (first, second) = (empty.serve(), loaded.serve());
+    loaded.load("us", 1, &[("ops/mail/1", HEALTHY)]);
+    let mut options = options(first.url(), &[]);
+    options.urls.push(second.url());
+    let registry = Registry::connect(options).await.unwrap();
+    until(&registry, "the state, from the other address", |snapshot| count(snapshot, 0) == 1).await;
+}
+
+#[tokio::test]
+async fn i17_a_registry_that_was_founded_anew_changes_nothing_and_is_told_as_what_is_wrong() {
+    let (old, new) = (Cell::new(), Cell::new());
+    let serving = old.serve();
+    old.load("us", 2, &[("ops/mail/1", HEALTHY)]);
+    let registry = Registry::connect(options(serving.url(), &[])).await.unwrap();
+    until(&registry, "the state", |snapshot| count(snapshot, 0) == 1).await;
+    let address = serving.address;
+    drop(serving);
+    new.load("us", 1, &[("ops/bill/1", HEALTHY), ("ops/bill/2", HEALTHY)]);
+    let _serving = new.serve_at(address);
+    let failing = || registry.regions()[0].failing.clone();
+    let is_told = || failing().is_some_and(|failing| failing.why.contains("an older history of this region"));
+    until(&registry, "what is wrong with it", |_| is_told()).await;
+    assert_eq!(found(&registry, "mail"), (Outcome::Found, vec!["us:1".into()]), "the state is as it was");
 }
 
 /// B69: with the protection of last resort on, a service that had really been taken back was called for ever.

@@ -121,7 +121,7 @@ proptest! {
             let before = view.position().cloned();
             match follower.accept(&mut view, event, Instant::default(), WALL) {
                 Next::Publish => {}
-                Next::Nothing => prop_assert_eq!(view.position(), before.as_ref()),
+                Next::Nothing | Next::Older => prop_assert_eq!(view.position(), before.as_ref()),
                 Next::Restart(_) => {
                     prop_assert_eq!(view.position(), before.as_ref(), "the view is as it was");
                     break;
@@ -272,5 +272,19 @@ fn i31_a_whole_snapshot_that_is_older_changes_nothing_and_is_no_fault() {
     let mut view = View::new(region());
     view.install(origin.snapshot(&origin.head()), None, "test", WALL);
     assert_eq!(last_of(&mut view, snapshot_events(&origin, &old, 1)), Next::Nothing);
+    assert_eq!(view.position(), Some(&origin.head()));
+}
+
+#[test]
+fn i17_a_source_of_an_older_history_changes_nothing_and_is_said_to_be_one() {
+    let mut origin = Origin::with_ids(5, vec![id("a/b/c")]);
+    origin.change();
+    let old = origin.head();
+    let bookmark = origin.bookmark(&old, Duration::ZERO);
+    origin.begin_incarnation();
+    let mut view = View::new(region());
+    view.install(origin.snapshot(&origin.head()), None, "test", WALL);
+    assert_eq!(last_of(&mut view, snapshot_events(&origin, &old, 1)), Next::Nothing);
+    assert_eq!(last_of(&mut view, vec![Event::Bookmark(bookmark)]), Next::Older);
     assert_eq!(view.position(), Some(&origin.head()));
 }
