@@ -3,7 +3,7 @@
 //! Promises: a request counts from its head until its answer's last byte is taken, whatever becomes of it in between.
 //! Never here: a decision to close; that is the connection's.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -20,6 +20,11 @@ pub(super) struct Pulse {
     state: Mutex<State>,
     /// As many as `requests` says, for who asks at every write.
     under_way: AtomicUsize,
+    /// Answers with a piece that was handed over and is not taken yet.
+    offered: AtomicUsize,
+    /// Anything of any answer was handed over, taken or written since the last look: each of them is several times in every
+    /// answer, and asking for the time at each would cost more than noting it.
+    has_moved: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -32,9 +37,7 @@ struct State {
     protocol: Protocol,
     /// The peer sent something that nobody read to its end.
     unread: bool,
-    /// Answers with a piece that was handed over and is not taken yet.
-    offered: usize,
-    /// When anything of any answer was last handed over, taken or written.
+    /// The last look before which anything of any answer had moved.
     moved: Instant,
 }
 
@@ -83,10 +86,14 @@ impl Pulse {
             head_since: Some(now),
             protocol: Protocol::Unknown(0),
             unread: false,
-            offered: 0,
             moved: now,
         };
-        Self { state: Mutex::new(state), under_way: AtomicUsize::new(0) }
+        Self {
+            state: Mutex::new(state),
+            under_way: AtomicUsize::new(0),
+            offered: AtomicUsize::new(0),
+            has_moved: AtomicBool::new(false),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -162,21 +169,19 @@ impl Pulse {
 
     /// A piece of an answer is handed over: until it is taken, the answer waits for its peer.
     pub(super) fn offers(&self) {
-        let mut state = self.state();
-        state.offered += 1;
-        state.moved = Instant::now();
+        self.offered.fetch_add(1, Ordering::Relaxed);
+        self.wrote();
     }
 
     /// It was taken, or its answer was let go of.
     pub(super) fn took(&self) {
-        let mut state = self.state();
-        state.offered -= 1;
-        state.moved = Instant::now();
+        self.offered.fetch_sub(1, Ordering::Relaxed);
+        self.wrote();
     }
 
     /// The network took some of an answer.
     pub(super) fn wrote(&self) {
-        self.state().moved = Instant::now();
+        self.has_moved.store(true, Ordering::Relaxed);
     }
 
     /// Counts the rest anew.
@@ -198,11 +203,15 @@ impl Pulse {
 
     /// What is to be done now.
     pub(super) fn look(&self, limits: &Limits) -> Verdict {
-        let state = self.state();
+        let mut state = self.state();
+        if self.has_moved.swap(false, Ordering::Relaxed) {
+            state.moved = Instant::now();
+        }
+        let is_offered = self.offered.load(Ordering::Relaxed) > 0;
         match (state.requests, state.head_since) {
             (0, Some(since)) if since.elapsed() >= limits.head => Verdict::SlowHead,
             (0, None) if state.resting_since.elapsed() >= limits.idle => Verdict::Idle,
-            (1.., _) if state.offered > 0 && state.moved.elapsed() >= limits.stalled => Verdict::Stalled,
+            (1.., _) if is_offered && state.moved.elapsed() >= limits.stalled => Verdict::Stalled,
             _ => Verdict::Alive,
         }
     }
