@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use rollcall_model::{Clock, Cursor, Delta, Event, Instant, Position, Query, Region, View};
+use rollcall_model::{Clock, Cursor, Delta, Event, Instant, Position, Query, Region, State, View};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -23,8 +23,10 @@ pub(crate) use recent::{Encodings, Form, Recent};
 
 use crate::regions::{Regions, Served};
 
-/// Instances of a region whose snapshots need no place: a few hundred KiB, as any answer may have.
+/// A region whose snapshots need no place has at most so many instances,
 const SMALL: u64 = 100;
+/// and at most so many bytes of them, about: thousands of watchers may leave a page lying at the same time.
+const SMALL_BYTES: usize = 64 * 1024;
 /// How often a watch that waits for its snapshot looks for a place that was kept for too long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Bookmarks come once a second, give or take what a busy process is late.
@@ -186,9 +188,10 @@ async fn rest(time: Option<Duration>) {
     }
 }
 
-/// Whether a snapshot of this is one page, or about.
+/// Whether a snapshot of this is no more than other answers are.
 fn is_small(view: &View) -> bool {
-    view.state().is_none_or(|state| state.count() <= SMALL)
+    let bytes = |state: &State| state.iter().map(|registration| registration.weight_bytes()).sum::<usize>();
+    view.state().is_none_or(|state| state.count() <= SMALL && bytes(state) <= SMALL_BYTES)
 }
 
 impl Lane {
@@ -217,5 +220,38 @@ impl Lane {
             self.bookmarked = Some(now);
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rollcall_model::testing::{position, region, registration};
+    use rollcall_model::{Change, Owned, Registration, Snapshot, Timestamp};
+
+    use super::*;
+
+    /// So many instances, each with so many bytes of what its owner says.
+    fn of(many: u64, bytes: usize) -> View {
+        let mut state = State::default();
+        for n in 0..many {
+            let plain = registration(&format!("a/b/{n}"), n + 1, 1);
+            let said = [("note".to_owned(), "x".repeat(bytes))]
+                .into_iter()
+                .collect::<std::collections::BTreeMap<_, _>>();
+            let owned = Owned { metadata: said.into(), ..plain.owned.clone() };
+            state.apply(&Change::Put(Arc::new(Registration { owned, ..plain })));
+        }
+        let mut view = View::new(region());
+        view.install(Snapshot::of(region(), position(1, many), state), None, "test", Timestamp(0));
+        view
+    }
+
+    #[test]
+    fn f39_a_snapshot_needs_no_place_only_if_it_is_few_instances_and_few_bytes() {
+        assert!(is_small(&View::new(region())));
+        assert!(is_small(&of(SMALL, 10)));
+        assert!(!is_small(&of(SMALL + 1, 10)));
+        assert!(is_small(&of(2, SMALL_BYTES / 4)));
+        assert!(!is_small(&of(2, SMALL_BYTES)), "two instances can be half a megabyte");
     }
 }
