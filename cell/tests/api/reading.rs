@@ -52,6 +52,7 @@ async fn every_filter_filters_and_all_that_is_asked_must_match() {
         ("lifecycle=starting", vec![mail2]),
         ("metadata.team=red", vec![mail1]),
         ("metadata.team=red&metadata.queue=low", vec![]),
+        ("metadata.team=r%EF%BF%BDd", vec![]),
         ("region=own&zone=a", vec![mail1]),
         ("region=us&zone=a", vec![mail1]),
         ("region=all&zone=a", vec![mail1]),
@@ -64,6 +65,7 @@ async fn every_filter_filters_and_all_that_is_asked_must_match() {
 async fn every_bad_parameter_is_refused_with_its_name() {
     let cell = fleet().await;
     for (query, code, name) in [
+        ("metadata.team=%ff", "invalid_parameter", "metadata.team"),
         ("limit=0", "invalid_parameter", "limit"),
         ("limit=1001", "invalid_parameter", "limit"),
         ("limit=1&limit=1", "invalid_parameter", "limit"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
+use percent_encoding::percent_decode_str;
 use rollcall_model::{Code, Holder, InstanceId, Invalid, Query, Reach, Wish, limits};
 
 use crate::api::reading::{self, Place};
@@ -45,8 +46,9 @@ impl Parameters {
             }
             is_first
         });
-        for (name, value) in &left {
-            // The decoder puts this character where the bytes are no text.
+        // The decoder puts a character where the bytes are no text, which may be meant as well.
+        let is_text = percent_decode_str(query).decode_utf8().is_ok();
+        for (name, value) in left.iter().filter(|_| !is_text) {
             if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
                 found.push(Invalid::new(Code::InvalidParameter, name, "it is not UTF-8"));
             }
