@@ -71,6 +71,14 @@ impl Standby {
         }
     }
 
+    /// Where the cell and the feed are, if the cell lives in an older history than the feed: then the feed will never be
+    /// behind it. A process that is behind comes up; a region that was founded anew without its data does not.
+    #[must_use]
+    pub fn older_than_the_feed(&self) -> Option<(&Position, &Position)> {
+        let (cell, feed) = (&self.cell.as_ref()?.0, self.tail.as_ref()?);
+        (cell.relation(feed) == Relation::OlderHistory).then_some((cell, feed))
+    }
+
     /// Since when the feed is behind the cell, if it is.
     #[must_use]
     pub fn behind_since(&self) -> Option<Instant> {
@@ -147,6 +155,17 @@ mod tests {
             assert!(!standby.is_due(now(999 + patience)), "{chance}");
             assert!(standby.is_due(now(1_000 + patience)), "counted from what it lacks first: {chance}");
         }
+    }
+
+    #[test]
+    fn a_cell_of_an_older_history_than_its_feed_is_told_until_it_has_come_up() {
+        let mut standby = Standby::new(Some(at("2-b", 9)), 0.0);
+        assert_eq!(standby.older_than_the_feed(), None, "nothing is known of the cell yet");
+        standby.cell_at(&at("1-a", 50), now(0));
+        assert_eq!(standby.older_than_the_feed(), Some((&at("1-a", 50), &at("2-b", 9))));
+        assert!(!standby.is_due(now(60_000)), "and it never takes over");
+        standby.cell_at(&at("2-b", 3), now(1_000));
+        assert_eq!(standby.older_than_the_feed(), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl<L: FeedLog> Publisher<L> {
                     }
                     if let Some(position) = self.view.position() {
                         standby.cell_at(position, now);
+                        self.tell_older(&standby);
                     }
                 }
                 record = feed.next() => {
@@ -58,5 +59,29 @@ impl<L: FeedLog> Publisher<L> {
         let since = standby.behind_since().unwrap_or_else(|| self.clock.now());
         self.status.send_modify(|status| status.unanswered = Some(Unanswered { since, trouble }));
         Ok(())
+    }
+
+    /// Says, once, that nothing will be published as things are.
+    fn tell_older(&self, standby: &Standby) {
+        let older = standby.older_than_the_feed().map(|(cell, feed)| {
+            format!(
+                "the cell tells history {}, and its feed holds the later {}; a region that was founded anew without its data \
+                 is not seen by others as long as the old feed and their copies of it are kept",
+                cell.incarnation, feed.incarnation
+            )
+        });
+        self.status.send_if_modified(|status| {
+            if status.waiting_for == older {
+                return false;
+            }
+            match &older {
+                Some(why) => tracing::warn!(region = %self.region, why, "nothing is published"),
+                None => {
+                    tracing::info!(region = %self.region, "the cell has come up to the history of its feed")
+                }
+            }
+            status.waiting_for = older;
+            true
+        });
     }
 }
