@@ -78,7 +78,8 @@ pub struct Limits {
     /// Longest time for a request's body, as long as its answer has not begun; 30 s: 256 KiB at 9 KiB/s.
     pub body: Duration,
     /// Longest time in which a peer takes nothing of what is there for it, on a connection on which no other answer
-    /// moves either; 30 s: whoever takes a byte of a watch now and then stays, and one that is cut goes on where it was.
+    /// moves either; 30 s, and up to one look more, which is the shortest of `head`, `idle` and this: whoever takes a byte of
+    /// a watch now and then stays, and one that is cut goes on where it was.
     pub stalled: Duration,
     /// Interval of HTTP/2 pings, and the longest wait for their answers; 5 s each: a peer that is gone without a word
     /// is let go of within 10 s. For HTTP/1.1 TCP's own probes do the same within three times this.
